@@ -66,9 +66,9 @@ pub(crate) use self::{
     live_reads::{LiveReads, ReadLimits},
     read_error::ReadError,
     subject::Subject,
+    topology::ClassTemplate,
     view::Source,
 };
-pub(crate) use kcp_api::names::group::CONTROL_PLANE as CONTROL_PLANES;
 
 /// The error for a kubeconfig that cannot be used.
 #[derive(Debug, Error)]

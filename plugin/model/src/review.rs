@@ -113,6 +113,8 @@ fn topology_of(
     Ok(is_written_to_topology.then_some(OfTopology {
         knows_configuration: true,
         is_copy: false,
+        // The annotation of the Cluster is the webhook's to report.
+        has_override: false,
     }))
 }
 

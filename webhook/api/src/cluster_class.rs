@@ -40,16 +40,31 @@ struct TemplateRef {
     name: String,
 }
 
+impl TemplateRef {
+    fn is_kubeadm(&self) -> bool {
+        self.kind == KUBEADM_CONTROL_PLANE_TEMPLATE.kind
+    }
+}
+
 impl ClusterClass {
     /// The name of the `KubeadmControlPlaneTemplate`, which is in the namespace of the class. `None` for another kind of control
     /// plane.
     pub fn control_plane_template(&self) -> Option<&str> {
+        let template = self.template()?;
+        template.is_kubeadm().then_some(&template.name)
+    }
+
+    /// Whether the class creates another kind of control plane.
+    pub fn has_other_control_plane(&self) -> bool {
+        self.template().is_some_and(|template| !template.is_kubeadm())
+    }
+
+    fn template(&self) -> Option<&TemplateRef> {
         let control_plane = &self.spec.control_plane;
-        let template = control_plane
+        control_plane
             .template_ref
             .as_ref()
-            .or(control_plane.r#ref.as_ref())?;
-        (template.kind == KUBEADM_CONTROL_PLANE_TEMPLATE.kind).then_some(&template.name)
+            .or(control_plane.r#ref.as_ref())
     }
 
     /// The versions over which Clusters of the class are upgraded. Cluster API has this field since 1.12.
@@ -91,6 +106,11 @@ mod tests {
             let class: ClusterClass = crate::decode(&class).expect("decodes");
             assert_eq!(class.control_plane_template(), name, "{spec}");
             assert_eq!(class.has_patches(), has_patches, "{spec}");
+            assert_eq!(
+                class.has_other_control_plane(),
+                spec.to_string().contains("Acme"),
+                "{spec}"
+            );
         }
     }
 }

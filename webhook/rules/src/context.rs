@@ -15,6 +15,9 @@ pub struct OfTopology {
     pub knows_configuration: bool,
     /// Whether the Cluster is created paused, as `clusterctl move` does with a copy.
     pub is_copy: bool,
+    /// Whether the Cluster has the annotation that overrides rules. It has no effect there, because the topology controller does not
+    /// carry it over.
+    pub has_override: bool,
 }
 
 /// The context of a change. Every part may be unknown: `lint` does not know the writer, and a webhook without API

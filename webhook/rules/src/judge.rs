@@ -395,6 +395,18 @@ fn authorize<T: HasRules>(change: &Change<'_, T>, configuration: &Configuration,
 }
 
 fn apply_overrides<T: HasRules>(change: &Change<'_, T>, judgement: &mut Judgement) {
+    if change
+        .context
+        .topology
+        .is_some_and(|topology| topology.has_override)
+        && judgement.is_denied()
+    {
+        judgement.ignored_overrides.push(
+            "the KubeadmControlPlane does not get the annotations of its Cluster: set the annotation in \
+             spec.topology.controlPlane.metadata.annotations"
+                .to_owned(),
+        );
+    }
     let annotations = change.new.metadata().annotations.as_ref();
     let Some(value) = annotations.and_then(|annotations| annotations.get(annotation::OVERRIDE_RULES)) else {
         return;
@@ -426,5 +438,7 @@ fn apply_overrides<T: HasRules>(change: &Change<'_, T>, judgement: &mut Judgemen
         let rule = error.rule_with_invalid_time();
         rule.is_none_or(|rule| denied(rule, &judgement.findings))
     });
-    judgement.ignored_overrides = ignored.map(ToString::to_string).collect();
+    judgement
+        .ignored_overrides
+        .extend(ignored.map(ToString::to_string));
 }

@@ -113,6 +113,7 @@ impl Row<'_> {
             topology: self.case.in_topology.then_some(OfTopology {
                 knows_configuration: true,
                 is_copy: false,
+                has_override: false,
             }),
             ..Context::UNKNOWN
         };

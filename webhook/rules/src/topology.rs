@@ -9,6 +9,8 @@
 
 use std::collections::BTreeMap;
 
+use kcp_api::names::annotation;
+
 use crate::{
     api::{
         Cluster, DecodeError, KubeadmControlPlane, KubeadmControlPlaneTemplate, Metadata, Text,
@@ -17,6 +19,8 @@ use crate::{
         decode,
         machine_template::{MachineTemplate, ObjectMeta},
     },
+    change::Change,
+    context::{Context, OfTopology},
     finding::Finding,
     rule::InTopology,
 };
@@ -27,11 +31,113 @@ const UNCHECKED_VERSION: &str = "unsafe.topology.cluster.x-k8s.io/disable-update
 /// The labels or annotations that a topology sets.
 type Values<'a> = Option<BTreeMap<Text<'a>, Option<Text<'a>>>>;
 
+/// What is known about the control plane of a Cluster.
+#[derive(Clone, Copy, Debug)]
+pub enum Source<'s> {
+    /// The control plane, as JSON.
+    ControlPlane(&'s str),
+    /// The template of the class as JSON, if there is no control plane yet, and whether patches of the class may change it.
+    Template {
+        text: &'s str,
+        is_patched: bool,
+    },
+    /// The class creates another kind of control plane.
+    OtherKind,
+    Unknown,
+}
+
+/// The change of a control plane that a write of the topology of its Cluster asks for.
+#[derive(Clone, Debug)]
+pub struct ControlPlaneChange<'a> {
+    /// `None` if the Cluster had no topology before.
+    before: Option<KubeadmControlPlane<'a>>,
+    after: KubeadmControlPlane<'a>,
+    of_topology: OfTopology,
+}
+
+impl<'a> ControlPlaneChange<'a> {
+    /// `None` if no `KubeadmControlPlane` changes: the Cluster has no topology, or another kind of control plane. `stored` is the
+    /// Cluster before the write; `None` if the write creates it.
+    ///
+    /// # Errors
+    /// The control plane or the template cannot be decoded.
+    pub fn new(
+        source: Source<'a>,
+        stored: Option<&Cluster<'a>>,
+        written: &Cluster<'a>,
+    ) -> Result<Option<Self>, DecodeError> {
+        let Some(asked) = written.topology() else {
+            return Ok(None);
+        };
+        let is_other = |cluster: &Cluster<'_>| cluster.has_other_control_plane();
+        if is_other(written) || stored.is_some_and(is_other) || matches!(source, Source::OtherKind) {
+            return Ok(None);
+        }
+        let was = stored.and_then(|stored| asked_before(stored, written));
+        let known = match source {
+            Source::ControlPlane(text) => decode(text)?,
+            Source::Template { text, .. } => new_control_plane(written, Some(&decode(text)?))?,
+            Source::OtherKind | Source::Unknown => new_control_plane(written, None)?,
+        };
+        let (before, after) = match (source, &was) {
+            (Source::ControlPlane(_), _) => {
+                let (before, after) = changed(&known, was.as_ref(), asked);
+                (Some(before), after)
+            }
+            // Without the control plane, the old topology says what it has.
+            (_, Some(was)) => {
+                let (before, after) = changed(&changed(&known, None, was).1, Some(was), asked);
+                (Some(before), after)
+            }
+            (_, None) => (None, changed(&known, None, asked).1),
+        };
+        let of_topology = OfTopology {
+            knows_configuration: match source {
+                Source::ControlPlane(_) => {
+                    let topology = stored.unwrap_or(written).topology();
+                    topology.and_then(ClusterTopology::class) == asked.class()
+                }
+                Source::Template { is_patched, .. } => !is_patched,
+                Source::OtherKind | Source::Unknown => false,
+            },
+            is_copy: stored.is_none() && written.is_moved(),
+            has_override: written.metadata.has_annotation(annotation::OVERRIDE_RULES),
+        };
+        Ok(Some(Self {
+            before,
+            after,
+            of_topology,
+        }))
+    }
+
+    pub fn change(&self) -> Change<'_, KubeadmControlPlane<'a>> {
+        let change = self
+            .before
+            .as_ref()
+            .map_or(Change::create(&self.after), |before| {
+                Change::update(before, &self.after)
+            });
+        change.with_context(Context {
+            topology: Some(self.of_topology),
+            ..Context::UNKNOWN
+        })
+    }
+
+    /// The control plane after the write, as a cluster stores it already.
+    pub fn stored(&self) -> Change<'_, KubeadmControlPlane<'a>> {
+        Change::create(&self.after).with_context(Context {
+            is_stored: true,
+            topology: Some(self.of_topology),
+            ..Context::UNKNOWN
+        })
+    }
+}
+
 /// The control plane before and after a write of the topology of its Cluster.
 ///
 /// The version before the write is the one that the old topology asks for, although the control plane may not have it yet: until
 /// then, Cluster API treats the control plane as in an upgrade.
-pub fn changed<'a>(
+fn changed<'a>(
     control_plane: &KubeadmControlPlane<'a>,
     old: Option<&ClusterTopology<'a>>,
     new: &ClusterTopology<'a>,
@@ -63,7 +169,7 @@ pub fn changed<'a>(
 
 /// The topology that a write replaces; `None` if the Cluster had none. With Cluster API's annotation against its own check, the
 /// version is that of the control plane: a pending version can then be taken back.
-pub fn before<'a>(old: &Cluster<'a>, new: &Cluster<'a>) -> Option<ClusterTopology<'a>> {
+fn asked_before<'a>(old: &Cluster<'a>, new: &Cluster<'a>) -> Option<ClusterTopology<'a>> {
     let mut topology = old.topology()?.clone();
     if new.metadata.has_annotation(UNCHECKED_VERSION) {
         topology.version = None;
@@ -71,16 +177,10 @@ pub fn before<'a>(old: &Cluster<'a>, new: &Cluster<'a>) -> Option<ClusterTopolog
     Some(topology)
 }
 
-/// The control plane that the topology controller creates from the topology of a new Cluster, as far as it is known without the
-/// patches of the class. `template` is `None` if it cannot be read. If the control plane of a Cluster cannot be read, it has only
-/// the values that the write changes.
-///
-/// # Errors
-/// None in practice: the empty control plane decodes.
-pub fn created<'a>(
+/// The control plane that the topology controller creates for a Cluster, without the values of its topology and without the patches
+/// of the class.
+fn new_control_plane<'a>(
     cluster: &Cluster<'a>,
-    old: Option<&ClusterTopology<'a>>,
-    topology: &ClusterTopology<'a>,
     template: Option<&KubeadmControlPlaneTemplate<'a>>,
 ) -> Result<KubeadmControlPlane<'a>, DecodeError> {
     let mut control_plane: KubeadmControlPlane<'a> =
@@ -95,7 +195,7 @@ pub fn created<'a>(
         namespace: cluster.metadata.namespace.clone(),
         ..Metadata::default()
     };
-    Ok(changed(&control_plane, old, topology).1)
+    Ok(control_plane)
 }
 
 fn rollout_after<'t, 'a>(topology: &'t ClusterTopology<'a>) -> Option<&'t Text<'a>> {
@@ -177,7 +277,7 @@ pub(crate) fn place(finding: &mut Finding) {
             format!("{CONTROL_PLANE}.rollout.after")
         }
         (path, _) if finding.rule.topology == InTopology::Strands => {
-            fault.detail = format!("of the KubeadmControlPlane, {path}: {}", fault.detail).into();
+            fault.detail = format!("in the KubeadmControlPlane, {path}: {}", fault.detail).into();
             let remedy = &fault.remedy;
             fault.remedy = format!("first change the ClusterClass or its variables: {remedy}").into();
             fault.value = None;

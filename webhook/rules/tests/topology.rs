@@ -12,21 +12,16 @@ use std::collections::BTreeSet;
 
 use kcp_rules::{
     Action, Change, Configuration, Context, Finding, InTopology, Judgement,
-    api::{Cluster, KubeadmControlPlane, KubeadmControlPlaneTemplate, decode},
+    api::{Cluster, KubeadmControlPlane, decode},
     case::{Base, NOW, V1BETA1, V1BETA2},
-    context::OfTopology,
     judge,
     row::merge,
     topics::rules,
-    topology, trusted_users,
+    topology::{ControlPlaneChange, Source},
+    trusted_users,
     view::{Machine, View},
 };
 use serde_json::{Value, json};
-
-const KNOWN: OfTopology = OfTopology {
-    knows_configuration: true,
-    is_copy: false,
-};
 
 /// A Cluster with a topology, in an API version.
 fn cluster(version: &str, topology: &Value) -> String {
@@ -72,39 +67,28 @@ fn machines() -> View {
     }
 }
 
-fn judge_change(
-    change: Change<'_, KubeadmControlPlane<'_>>,
-    topology: Option<OfTopology>,
-    writer: &str,
-) -> Judgement {
+fn judge_change(change: Change<'_, KubeadmControlPlane<'_>>, writer: &str) -> Judgement {
     let view = machines();
     let context = Context {
         writer: Some(writer),
         now: NOW.parse().ok(),
         view: Some(&view),
-        topology,
+        topology: change.context.topology,
         ..Context::UNKNOWN
     };
     judge(&change.with_context(context), &Configuration::default())
 }
 
-fn judge_update(control_plane: &str, old: Option<&str>, new: &str) -> Judgement {
-    let control_plane: KubeadmControlPlane<'_> = decode(control_plane).unwrap();
+/// `None` if the rules do not apply.
+fn judge_write(source: Source<'_>, old: Option<&str>, new: &str) -> Option<Judgement> {
     let old: Option<Cluster<'_>> = old.map(|old| decode(old).unwrap());
     let new: Cluster<'_> = decode(new).unwrap();
-    let was = old.as_ref().and_then(Cluster::topology);
-    let (before, after) = topology::changed(&control_plane, was, new.topology().unwrap());
-    judge_change(Change::update(&before, &after), Some(KNOWN), "alice")
+    let change = ControlPlaneChange::new(source, old.as_ref(), &new).unwrap()?;
+    Some(judge_change(change.change(), "alice"))
 }
 
-fn judge_creation(template: Option<&Value>, new: &Value, topology: OfTopology) -> Judgement {
-    let text = template.map(Value::to_string);
-    let template: Option<KubeadmControlPlaneTemplate<'_>> = text.as_deref().map(|text| decode(text).unwrap());
-    let cluster = cluster(V1BETA2, new);
-    let cluster: Cluster<'_> = decode(&cluster).unwrap();
-    let control_plane =
-        topology::created(&cluster, None, cluster.topology().unwrap(), template.as_ref()).unwrap();
-    judge_change(Change::create(&control_plane), Some(topology), "alice")
+fn judge_update(control_plane: &str, old: &str, new: &str) -> Judgement {
+    judge_write(Source::ControlPlane(control_plane), Some(old), new).unwrap()
 }
 
 fn found(findings: &[Finding]) -> Vec<(&'static str, String, Action)> {
@@ -332,7 +316,7 @@ fn a_topology_is_judged_as_the_change_of_its_control_plane() {
             let control_plane = control_plane(version, &patch);
             for version in [V1BETA2, V1BETA1] {
                 let (old, new) = (cluster(version, &old), cluster(version, &new));
-                let judgement = judge_update(&control_plane, Some(&old), &new);
+                let judgement = judge_update(&control_plane, &old, &new);
                 let expected: Vec<_> = expected
                     .iter()
                     .map(|(rule, field, action)| (*rule, (*field).to_owned(), *action))
@@ -346,18 +330,12 @@ fn a_topology_is_judged_as_the_change_of_its_control_plane() {
 #[test]
 fn a_pending_version_is_taken_back_only_without_cluster_apis_check() {
     let control_plane = control_plane(V1BETA2, &json!({}));
-    let control_plane: KubeadmControlPlane<'_> = decode(&control_plane).unwrap();
     let old = cluster(V1BETA2, &json!({"version": "v1.36.3"}));
     let new = cluster(V1BETA2, &json!({"version": "v1.35.1"}));
     let found = |annotations: Value| {
         let mut new: Value = serde_json::from_str(&new).unwrap();
         new["metadata"]["annotations"] = annotations;
-        let new = new.to_string();
-        let (old, new): (Cluster<'_>, Cluster<'_>) = (decode(&old).unwrap(), decode(&new).unwrap());
-        let was = topology::before(&old, &new);
-        let (before, after) = topology::changed(&control_plane, was.as_ref(), new.topology().unwrap());
-        let judgement = judge_change(Change::update(&before, &after), Some(KNOWN), "alice");
-        found(&judgement.findings)
+        found(&judge_update(&control_plane, &old, &new.to_string()).findings)
     };
     let lowered = ("topology-version-lowered", VERSION.to_owned(), Action::Deny);
     assert_eq!(found(json!({})), [lowered]);
@@ -372,7 +350,7 @@ fn messages() {
     for (case, patch, old, new, _) in cases() {
         let control_plane = control_plane(V1BETA2, &patch);
         let (old, new) = (cluster(V1BETA2, &old), cluster(V1BETA2, &new));
-        for finding in judge_update(&control_plane, Some(&old), &new).findings {
+        for finding in judge_update(&control_plane, &old, &new).findings {
             let field = &finding.fault.field;
             list.push_str(&format!("{case}\n  {field}: {}\n", finding.message()));
         }
@@ -390,15 +368,20 @@ fn the_cluster_is_denied_what_the_control_plane_would_be() {
     for (case, patch, old, new, _) in cases() {
         let control_plane = control_plane(V1BETA2, &patch);
         let (old, new) = (cluster(V1BETA2, &old), cluster(V1BETA2, &new));
-        let control_plane: KubeadmControlPlane<'_> = decode(&control_plane).unwrap();
         let (old, new): (Cluster<'_>, Cluster<'_>) = (decode(&old).unwrap(), decode(&new).unwrap());
-        let (before, after) = topology::changed(&control_plane, old.topology(), new.topology().unwrap());
+        let source = Source::ControlPlane(&control_plane);
+        let change = ControlPlaneChange::new(source, Some(&old), &new).unwrap();
+        let change = change.as_ref().unwrap();
         let denials = |topology| {
-            let judgement = judge_change(Change::update(&before, &after), topology, "alice");
+            let context = Context {
+                topology,
+                ..Context::UNKNOWN
+            };
+            let judgement = judge_change(change.change().with_context(context), "alice");
             let denied = judgement.denials().map(|finding| finding.rule.id);
             denied.filter(|rule| judged.contains(rule)).collect::<Vec<_>>()
         };
-        assert_eq!(denials(Some(KNOWN)), denials(None), "{case}");
+        assert_eq!(denials(change.change().context.topology), denials(None), "{case}");
     }
 }
 
@@ -412,32 +395,128 @@ fn a_new_cluster_is_judged_with_the_template_of_its_class() {
             "endpoints": ["https://a"]}}}}}}}}),
     );
     let two = json!({"version": "v1.34.2", "controlPlane": {"replicas": 2}});
-    let patched = OfTopology {
-        knows_configuration: false,
-        ..KNOWN
-    };
-    let copied = OfTopology {
-        is_copy: true,
-        ..KNOWN
-    };
-    let even = |action| vec![("replicas-even", REPLICAS.to_owned(), action)];
-    for (template, topology, expected) in [
-        (Some(&template), KNOWN, even(Action::Deny)),
-        (Some(&external), KNOWN, vec![]),
-        (Some(&template), patched, even(Action::Warn)),
-        (Some(&template), copied, even(Action::Warn)),
-        (None, patched, even(Action::Warn)),
+    let (template, external) = (template.to_string(), external.to_string());
+    let of_class = |text, is_patched| Source::Template { text, is_patched };
+    let copy = json!({"spec": {"paused": true, "controlPlaneRef": {"kind": "KubeadmControlPlane", "name": "edge-x"}}});
+    let foreign = json!({"spec": {"controlPlaneRef": {"kind": "KamajiControlPlane", "name": "edge"}}});
+    let even = |action| Some(vec![("replicas-even", REPLICAS.to_owned(), action)]);
+    for (source, patch, expected) in [
+        (of_class(&template, false), json!({}), even(Action::Deny)),
+        (of_class(&external, false), json!({}), Some(vec![])),
+        (of_class(&template, true), json!({}), even(Action::Warn)),
+        (of_class(&template, false), copy, even(Action::Warn)),
+        (Source::Unknown, json!({}), even(Action::Warn)),
+        (Source::OtherKind, json!({}), None),
+        (Source::Unknown, foreign, None),
     ] {
-        let judgement = judge_creation(template, &two, topology);
-        assert_eq!(found(&judgement.findings), expected, "{topology:?}");
+        let mut new: Value = serde_json::from_str(&cluster(V1BETA2, &two)).unwrap();
+        merge(&mut new, &patch);
+        let judgement = judge_write(source, None, &new.to_string());
+        let found = judgement.map(|judgement| found(&judgement.findings));
+        assert_eq!(found, expected, "{source:?} {patch}");
     }
-    let none = judge_creation(
-        None,
+    let zero = cluster(
+        V1BETA2,
         &json!({"version": "v1.34.2", "controlPlane": {"replicas": 0}}),
-        patched,
     );
+    let judgement = judge_write(Source::Unknown, None, &zero).unwrap();
     let zero = vec![("replicas-not-positive", REPLICAS.to_owned(), Action::Deny)];
-    assert_eq!(found(&none.findings), zero);
+    assert_eq!(found(&judgement.findings), zero);
+}
+
+/// The old topology says what a control plane has that is not known.
+#[test]
+fn without_its_control_plane_a_topology_is_judged_by_what_changes() {
+    let mut template = Base::Template(V1BETA2).object();
+    let gates = json!({"spec": {"template": {"spec": {"kubeadmConfigSpec": {"clusterConfiguration": {"featureGates": {
+        "NoSuchGate": true}}}}}}});
+    merge(&mut template, &gates);
+    let template = template.to_string();
+    let of_class = Source::Template {
+        text: &template,
+        is_patched: false,
+    };
+    let topology_of =
+        |version: &str, replicas: i64| json!({"version": version, "controlPlane": {"replicas": replicas}});
+    let labelled =
+        json!({"version": "v1.34.2", "controlPlane": {"replicas": 3, "metadata": {"labels": {"a": "b"}}}});
+    let rules = |source, new: &Value| {
+        let (old, new) = (
+            cluster(V1BETA2, &topology_of("v1.34.2", 3)),
+            cluster(V1BETA2, new),
+        );
+        let judgement = judge_write(source, Some(&old), &new).unwrap();
+        let findings = judgement.findings.iter();
+        findings
+            .map(|finding| (finding.rule.id, finding.action))
+            .collect::<Vec<_>>()
+    };
+    for source in [of_class, Source::Unknown] {
+        assert_eq!(rules(source, &labelled), []);
+        assert_eq!(rules(source, &topology_of("v1.34.2", 5)), []);
+        assert_eq!(rules(source, &topology_of("v1.34.3", 3)), []);
+        let lowered = [("topology-version-lowered", Action::Deny)];
+        assert_eq!(rules(source, &topology_of("v1.34.1", 3)), lowered);
+        let dropped = [("replicas-dropped", Action::Deny)];
+        assert_eq!(rules(source, &json!({"version": "v1.34.2"})), dropped);
+        let both = [("replicas-with-upgrade", Action::Deny)];
+        assert_eq!(rules(source, &topology_of("v1.35.0", 5)), both);
+    }
+}
+
+/// As `util/version/version.go` of Cluster API compares builds.
+#[test]
+fn builds_are_ordered_as_the_topology_controller_orders_them() {
+    let control_plane = control_plane(V1BETA2, &json!({}));
+    let of_version = |version: &str| cluster(V1BETA2, &json!({"version": version}));
+    for (old, new, is_lowered) in [
+        ("v1.34.2+vmware.2-fips.1", "v1.34.2+vmware.1-fips.1", false),
+        ("v1.34.2+f3a9c1d", "v1.34.2+0b77de2", false),
+        ("v1.34.2+vmware.1", "v1.34.2+acme.1", false),
+        ("v1.34.2+b.2", "v1.34.2+b.1", true),
+        ("v1.34.2+b.10", "v1.34.2+b.9", true),
+        ("v1.34.2+b.1.1", "v1.34.2+b.1", true),
+        ("v1.34.2+b", "v1.34.2+1", true),
+        ("v1.34.2+1", "v1.34.2+b", false),
+        ("v1.34.2+b", "v1.34.2", true),
+        ("v1.34.2", "v1.34.2+b", false),
+        ("v1.34.2+z", "v1.34.3+a", false),
+    ] {
+        let mut running: Value = serde_json::from_str(&control_plane).unwrap();
+        running["spec"]["version"] = old.into();
+        let judgement = judge_update(&running.to_string(), &of_version(old), &of_version(new));
+        let mut rules = judgement.findings.iter().map(|finding| finding.rule.id);
+        assert_eq!(
+            rules.any(|rule| rule == "topology-version-lowered"),
+            is_lowered,
+            "{old} -> {new}"
+        );
+    }
+}
+
+#[test]
+fn an_override_of_the_cluster_itself_has_no_effect() {
+    let control_plane = control_plane(V1BETA2, &json!({}));
+    let annotation =
+        json!({"kubectl-kcp.dev/override-rules": "topology-version-lowered=2026-06-01T18:00:00Z"});
+    let old = cluster(V1BETA2, &json!({"version": "v1.34.2"}));
+    let lowered = |metadata: Value, of_control_plane: Value| {
+        let topology = json!({"version": "v1.34.1", "controlPlane": {"metadata": of_control_plane}});
+        let mut new: Value = serde_json::from_str(&cluster(V1BETA2, &topology)).unwrap();
+        merge(&mut new, &json!({ "metadata": metadata }));
+        judge_update(&control_plane, &old, &new.to_string())
+    };
+    let ignored = lowered(json!({"annotations": annotation}), json!({}));
+    assert!(ignored.is_denied());
+    assert_eq!(
+        ignored.ignored_overrides,
+        [
+            "the KubeadmControlPlane does not get the annotations of its Cluster: set the annotation in \
+             spec.topology.controlPlane.metadata.annotations"
+        ]
+    );
+    let overridden = lowered(json!({}), json!({"annotations": annotation}));
+    assert!(!overridden.is_denied() && overridden.ignored_overrides.is_empty());
 }
 
 /// Users cannot lower the version of a topology again, so its controller only gets warnings of what the version alone breaks.
@@ -460,7 +539,7 @@ fn a_new_version_of_the_topology_controller_only_warns() {
     ] {
         let new = control_plane(V1BETA2, patch);
         let new: KubeadmControlPlane<'_> = decode(&new).unwrap();
-        let judgement = judge_change(Change::update(&old, &new), None, writer);
+        let judgement = judge_change(Change::update(&old, &new), writer);
         let of_rule = judgement.findings.iter();
         let actions: Vec<_> = of_rule
             .filter(|finding| finding.rule.id == "kubeadm-feature-gate-unknown")

@@ -7,7 +7,7 @@ use super::kinds::Caches;
 use crate::metrics::LastSnapshot;
 
 /// The maximum number of control planes with a time series, those with the oldest snapshots first.
-const CONTROL_PLANES: usize = 2_000;
+const MAX_CONTROL_PLANES: usize = 2_000;
 
 impl Caches {
     /// The last snapshot of each control plane; empty while the cache is not synced.
@@ -28,7 +28,7 @@ impl Caches {
             }
         });
         snapshots.sort_by_key(|snapshot| snapshot.time);
-        snapshots.truncate(CONTROL_PLANES);
+        snapshots.truncate(MAX_CONTROL_PLANES);
         snapshots
     }
 }
@@ -39,7 +39,7 @@ mod tests {
     use kcp_rules::case::NOW;
     use serde_json::{Value, json};
 
-    use super::{CONTROL_PLANES, Caches};
+    use super::{Caches, MAX_CONTROL_PLANES};
 
     fn control_plane(name: &str, created: &str, record: Option<(&str, &str)>) -> Value {
         let mut metadata =
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn the_oldest_snapshots_count_beyond_the_limit() {
-        let many = (0..=CONTROL_PLANES).map(|number| {
+        let many = (0..=MAX_CONTROL_PLANES).map(|number| {
             let day = 1 + number % 28;
             let completed = format!("2026-05-{day:02}T00:00:00Z");
             control_plane(
@@ -108,7 +108,7 @@ mod tests {
         let mut all: Vec<Value> = many.collect();
         all.push(control_plane("oldest", "2025-01-01T00:00:00Z", None));
         let counted = snapshots(&all);
-        assert_eq!(counted.len(), CONTROL_PLANES);
+        assert_eq!(counted.len(), MAX_CONTROL_PLANES);
         assert_eq!(counted[0].0, "oldest");
     }
 }

@@ -44,9 +44,10 @@ impl LiveReads<'_> {
     ) -> Result<Option<ClassTemplate>, ReadError> {
         let path = self.object_path(CLUSTER_CLASS, namespace, class).await?;
         let class: ClusterClass = self.read_object(&path, Projection::Whole).await?;
-        let Some(template) = class.control_plane_template() else {
+        if class.has_other_control_plane() {
             return Ok(None);
-        };
+        }
+        let template = class.control_plane_template().ok_or(ReadError::NotFound)?;
         let path = self
             .object_path(KUBEADM_CONTROL_PLANE_TEMPLATE, namespace, template)
             .await?;

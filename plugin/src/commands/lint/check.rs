@@ -9,11 +9,10 @@ use kcp_rules::{
         KubeadmControlPlane, KubeadmControlPlaneTemplate, Metadata, decode,
         hive::{ClusterPoolSpec, Inventory},
     },
-    context::OfTopology,
     defaulting::SetDefaults,
     judge as judge_change,
     topics::rollout,
-    topology,
+    topology::ControlPlaneChange,
     view::View,
 };
 use serde::Deserialize;
@@ -153,28 +152,15 @@ impl Linter<'_> {
         let source = self
             .topologies
             .source(stored.as_ref().unwrap_or(&cluster), asked, namespace);
-        let was = stored
-            .as_ref()
-            .and_then(|stored| topology::before(stored, &cluster));
-        let was = was.as_ref();
         // A control plane or a template that cannot be decoded has a finding of its own.
-        let Ok((before, after)) = source.control_planes(&cluster, was, asked) else {
-            return Ok(faults);
-        };
-        let is_stored = matches!(old, OldObject::Itself);
-        let change = match &before {
-            Some(before) if !is_stored => Change::update(before, &after),
-            _ => Change::create(&after),
-        };
-        let context = Context {
-            is_stored,
-            topology: Some(OfTopology {
-                knows_configuration: source.knows_configuration(),
-                is_copy: matches!(old, OldObject::Nothing) && cluster.is_moved(),
-            }),
-            ..Context::UNKNOWN
-        };
-        faults.extend(self.check_change(change.with_context(context), namespace));
+        let change = ControlPlaneChange::new(source, stored.as_ref(), &cluster);
+        if let Ok(Some(change)) = &change {
+            let change = match old {
+                OldObject::Itself => change.stored(),
+                _ => change.change(),
+            };
+            faults.extend(self.check_change(change, namespace));
+        }
         Ok(faults)
     }
 

@@ -197,7 +197,7 @@ impl Input {
             are_gates_unknown: configuration.is_none(),
             worker_versions: &WorkerVersions::new(&objects, &namespace),
             related_objects: &related_objects,
-            topologies: &Topologies::new(&objects, &namespace),
+            topologies: &Topologies::new(&objects, old.values(), &namespace),
             now,
         };
         let control_planes = ControlPlanes::new(&objects, &namespace);

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use kcp_api::{ClusterClass, kind::CLUSTER_CLASS};
 use kcp_rules::{
-    api::{Cluster, DecodeError, KubeadmControlPlane, cluster::ClusterTopology, decode},
-    topology,
+    api::{Cluster, cluster::ClusterTopology},
+    topology::Source,
 };
 
 use crate::commands::lint::{
@@ -24,22 +24,20 @@ pub(super) struct Topologies {
 /// The namespace and the name of an object.
 type Key = (String, String);
 
-/// The object that has the configuration of a control plane.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Source<'t> {
-    ControlPlane(&'t str),
-    Template { text: &'t str, is_patched: bool },
-    Unknown,
-}
-
 fn key(namespace: &str, name: &str) -> Key {
     (namespace.to_owned(), name.to_owned())
 }
 
 impl Topologies {
-    pub(super) fn new(objects: &[Object], namespace: &str) -> Self {
+    /// Collects the objects of the new and of the old files. The control plane that the Cluster has is the old one; its class is
+    /// the new one.
+    pub(super) fn new<'o>(
+        objects: impl IntoIterator<Item = &'o Object>,
+        old: impl IntoIterator<Item = &'o Object>,
+        namespace: &str,
+    ) -> Self {
         let mut topologies = Self::default();
-        for object in objects {
+        for object in old.into_iter().chain(objects) {
             let Some(name) = object.name.name.as_deref() else {
                 continue;
             };
@@ -49,7 +47,10 @@ impl Topologies {
                     topologies.templates.insert(key, object.text.clone());
                 }
                 LintRole::Subject(Subject::ControlPlane) => {
-                    topologies.control_planes.insert(key, object.text.clone());
+                    topologies
+                        .control_planes
+                        .entry(key)
+                        .or_insert_with(|| object.text.clone());
                 }
                 LintRole::Ignored if object.name.kind.as_deref() == Some(CLUSTER_CLASS.kind) => {
                     topologies
@@ -77,6 +78,9 @@ impl Topologies {
             let (of_class, name) = topology.class()?;
             let namespace = of_class.unwrap_or(namespace);
             let class = self.classes.get(&key(namespace, name))?;
+            if class.has_other_control_plane() {
+                return Some(Source::OtherKind);
+            }
             let text = self
                 .templates
                 .get(&key(namespace, class.control_plane_template()?))?;
@@ -86,39 +90,5 @@ impl Topologies {
             })
         };
         template().unwrap_or(Source::Unknown)
-    }
-}
-
-impl<'t> Source<'t> {
-    /// Whether the configuration of kubeadm is that of the control plane.
-    pub(super) const fn knows_configuration(self) -> bool {
-        matches!(
-            self,
-            Self::ControlPlane(_)
-                | Self::Template {
-                    is_patched: false,
-                    ..
-                }
-        )
-    }
-
-    /// The control plane before the write of a topology, if there is one, and after it.
-    pub(super) fn control_planes(
-        self,
-        cluster: &Cluster<'t>,
-        was: Option<&ClusterTopology<'t>>,
-        asked: &ClusterTopology<'t>,
-    ) -> Result<(Option<KubeadmControlPlane<'t>>, KubeadmControlPlane<'t>), DecodeError> {
-        Ok(match self {
-            Self::ControlPlane(text) => {
-                let (before, after) = topology::changed(&decode(text)?, was, asked);
-                (Some(before), after)
-            }
-            Self::Template { text, .. } => {
-                let template = decode(text)?;
-                (None, topology::created(cluster, was, asked, Some(&template))?)
-            }
-            Self::Unknown => (None, topology::created(cluster, was, asked, None)?),
-        })
     }
 }

@@ -4,7 +4,7 @@ use std::{cmp::Reverse, collections::BTreeSet, fmt::Write as _, mem::discriminan
 
 use kcp_api::names::annotation;
 use kcp_rules::{
-    Action, Finding, OnUnread, Rule, Scope,
+    Action, Finding, InTopology, OnUnread, Rule, Scope,
     case::{Base, Case, Write},
     configuration::KIND,
     topics::TOPICS,
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::{
     commands::rules::list::{RuleItem, operations},
-    document::API_VERSION,
+    document::{Document, Versioned},
     output::Report,
     terminal::table::Layout,
 };
@@ -41,39 +41,27 @@ pub(super) struct Explanation {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum ExplanationDocument {
-    One(Box<RuleExplanation>),
-    All(RuleExplanationList),
+    One(Box<Versioned<RuleExplanation>>),
+    All(Versioned<RuleExplanationList>),
 }
 
 /// The explanations of all admission rules.
 #[derive(Serialize)]
-#[cfg_attr(
-    test,
-    derive(schemars::JsonSchema),
-    schemars(title = "AdmissionRuleExplanationList")
-)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RuleExplanationList {
-    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
-    api_version: &'static str,
-    #[cfg_attr(test, schemars(extend("const" = "AdmissionRuleExplanationList")))]
-    kind: &'static str,
-    items: Vec<RuleExplanation>,
+    items: Vec<Versioned<RuleExplanation>>,
+}
+
+impl Document for RuleExplanationList {
+    const KIND: &'static str = "AdmissionRuleExplanationList";
 }
 
 /// The explanation of an admission rule, with an accepted and a rejected example.
 #[derive(Serialize)]
-#[cfg_attr(
-    test,
-    derive(schemars::JsonSchema),
-    schemars(title = "AdmissionRuleExplanation")
-)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RuleExplanation {
-    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
-    api_version: &'static str,
-    #[cfg_attr(test, schemars(extend("const" = "AdmissionRuleExplanation")))]
-    kind: &'static str,
     #[serde(flatten)]
     rule: RuleItem,
     /// An example of a write that the rule accepts, as merge patches on a valid object.
@@ -88,6 +76,10 @@ pub(super) struct RuleExplanation {
     remedies: Vec<String>,
 }
 
+impl Document for RuleExplanation {
+    const KIND: &'static str = "AdmissionRuleExplanation";
+}
+
 impl Explanations {
     fn each(&self) -> &[Explanation] {
         match self {
@@ -97,10 +89,11 @@ impl Explanations {
     }
 
     fn list(&self) -> RuleExplanationList {
+        let explanations = self.each().iter();
         RuleExplanationList {
-            api_version: API_VERSION,
-            kind: "AdmissionRuleExplanationList",
-            items: self.each().iter().map(Explanation::document).collect(),
+            items: explanations
+                .map(|explanation| Versioned(explanation.document()))
+                .collect(),
         }
     }
 }
@@ -114,8 +107,8 @@ impl Report for Explanations {
 
     fn document(&self) -> impl Serialize {
         match self {
-            Self::One(explanation) => ExplanationDocument::One(explanation.document().into()),
-            Self::All(_) => ExplanationDocument::All(self.list()),
+            Self::One(explanation) => ExplanationDocument::One(Versioned(explanation.document()).into()),
+            Self::All(_) => ExplanationDocument::All(Versioned(self.list())),
         }
     }
 
@@ -160,8 +153,6 @@ impl Explanation {
 
     fn document(&self) -> RuleExplanation {
         RuleExplanation {
-            api_version: API_VERSION,
-            kind: "AdmissionRuleExplanation",
             rule: RuleItem::new(self.rule),
             accepted: self.accepted.clone(),
             rejected: self.rejected.clone(),
@@ -242,8 +233,13 @@ const fn effect_of(action: Action) -> &'static str {
 
 fn override_of(rule: &Rule) -> String {
     if rule.overridable {
+        let topology = if rule.topology == InTopology::Unjudged {
+            ""
+        } else {
+            " (for a Cluster, in spec.topology.controlPlane.metadata.annotations)"
+        };
         format!(
-            "set this annotation on the object: {}: \"{}=<RFC 3339 time, at most 24 h ahead>\"",
+            "set this annotation on the object{topology}: {}: \"{}=<RFC 3339 time, at most 24 h ahead>\"",
             annotation::OVERRIDE_RULES,
             rule.id
         )

@@ -47,7 +47,8 @@ fn section(rule: &'static Rule) -> String {
     item("checks", &format!("{kinds} on {verbs}"));
     item("default action", &format!("{:?}", rule.action).to_lowercase());
     if rule.topology == InTopology::Strands {
-        let why = "the rule only warns; so it does of a new version that the topology controller writes";
+        let why = "the rule only warns, unless the Cluster is new and its class has no patches; it also only warns of a new version \
+                   that the topology controller writes";
         item("in the topology of a Cluster", why);
     }
     let is_overridable = if rule.overridable { "yes" } else { "no" };

@@ -102,6 +102,16 @@ impl<'a> Cluster<'a> {
         self.is_paused() && self.control_plane_name().is_some()
     }
 
+    /// Whether the Cluster has a control plane of another kind, such as an `RKE2ControlPlane`.
+    pub fn has_other_control_plane(&self) -> bool {
+        let reference = self
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.control_plane_ref.as_ref());
+        let kind = reference.and_then(|reference| reference.kind.as_deref());
+        kind.is_some_and(|kind| kind != "KubeadmControlPlane")
+    }
+
     /// The name of the Cluster's control plane; `None` unless it is a `KubeadmControlPlane`.
     pub fn control_plane_name(&self) -> Option<&Text<'a>> {
         let reference = self.spec.as_ref()?.control_plane_ref.as_ref()?;

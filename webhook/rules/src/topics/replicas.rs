@@ -49,8 +49,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "replicas-dropped",
         summary: "an update must not scale the control plane to 1 by omitting replicas",
-        why: "If replicas is omitted, the field defaults to 1. If a manifest omits the field because an \
-              autoscaler or a person sets it, applying the manifest would delete all Machines but one.",
+        why: "If replicas is omitted, the field defaults to 1. If you remove the field from a manifest, for example \
+              because an autoscaler sets it, applying the manifest would delete all Machines but one.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -99,16 +99,19 @@ fn replicas_even(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faul
     };
     if replicas > 0 && replicas % 2 == 0 && !change.new.has_external_etcd() {
         let fewer = replicas - 1;
+        let action = change.context.of_configuration();
+        let etcd = match action {
+            Action::Deny => "with stacked etcd",
+            _ => "unless etcd is external",
+        };
         faults.push_at_most(
-            change.context.of_configuration(),
+            action,
             Fault {
                 field: FIELD.into(),
                 reason: CauseReason::Invalid,
                 value: Some(replicas.to_string()),
-                detail: format!(
-                    "with stacked etcd, {replicas} Machines tolerate no more failures than {fewer} would"
-                )
-                .into(),
+                detail: format!("{etcd}, {replicas} Machines tolerate no more failures than {fewer} would")
+                    .into(),
                 remedy: format!("set {fewer} or {}", replicas.saturating_add(1)).into(),
             },
         );

@@ -42,8 +42,8 @@ const RULES: &[Rule] = &[
         id: "max-surge-unsupported",
         summary: "maxSurge must be 0 or 1",
         why: "A control plane grows by at most one Machine during a rollout, because Cluster API changes one \
-              etcd member at a time. Cluster API reads a percentage or other text as 0, and then deletes a \
-              Machine before it creates one.",
+              etcd member at a time. Cluster API reads text such as 50% as 0, and then deletes a Machine \
+              before it creates one.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -56,9 +56,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "max-surge-zero-below-three",
         summary: "maxSurge 0 requires at least three Machines",
-        why: "With maxSurge 0, Cluster API deletes a Machine before it creates the replacement, so etcd of two Machines then \
-              has a single member. A rollout of one Machine never ends; before version 1.14, Cluster API deletes the Machine with \
-              etcd's data.",
+        why: "With maxSurge 0, Cluster API deletes a Machine before it creates the replacement. With two Machines, etcd then has \
+              one member. With one, Cluster API 1.14 never ends the rollout, and earlier releases delete etcd's data.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -146,7 +145,11 @@ fn max_surge_zero_below_three(change: &Change<'_, KubeadmControlPlane<'_>>, faul
             "with maxSurge 0, Cluster API deletes a Machine before it creates one, and replicas is only {replicas}"
         )
         .into(),
-        remedy: "set maxSurge to 1, or use at least three Machines".into(),
+        remedy: if change.context.topology.is_some() {
+            "use at least three Machines, or set maxSurge to 1 in the template of the ClusterClass".into()
+        } else {
+            "set maxSurge to 1, or use at least three Machines".into()
+        },
     };
     faults.push_at_most(change.context.of_configuration(), fault);
 }
@@ -172,6 +175,9 @@ fn rollout_time_past(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut 
             .count()
     });
     let detail = match older {
+        _ if change.old.is_none() => {
+            "this time is in the past, so it has no effect on a new control plane".to_owned()
+        }
         Some(0) => "no Machine is older than this time, so the time has no effect".to_owned(),
         Some(1) => "this time is in the past, so Cluster API replaces one Machine now".to_owned(),
         Some(older) => format!("this time is in the past, so Cluster API replaces {older} Machines now"),

@@ -1,5 +1,7 @@
 //! Control planes of a `ClusterClass`, which Cluster API's topology controller writes.
 
+use std::cmp::Ordering;
+
 use crate::{
     action::Action,
     api::KubeadmControlPlane,
@@ -9,7 +11,10 @@ use crate::{
     context::TOPOLOGY_MANAGER,
     fault::{CauseReason, Fault, Faults, quote},
     rule::{Check, InTopology, ON_UPDATE, Rule, Scope},
-    topics::{Topic, version::version_change},
+    topics::{
+        Topic,
+        version::{VersionChange, version_change},
+    },
     trusted_users,
 };
 
@@ -23,8 +28,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "topology-version-lowered",
         summary: "a Cluster's topology must not lower the version",
-        why: "The topology controller plans no downgrade: each of its reconciles fails, and Cluster API does not let you take the \
-              lower version back. Its webhook overlooks a pre-release of the same release and a lower build.",
+        why: "The topology controller cannot plan a downgrade: each of its reconciles fails, and Cluster API then denies the old \
+              version, too. Cluster API's own webhook admits v1.34.2-rc.1 after v1.34.2, and a lower build.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -36,9 +41,9 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "version-owned-by-topology",
-        summary: "the version of a control plane that a topology owns is raised at its Cluster",
-        why: "The topology controller does not take a higher version back: each of its reconciles fails, and Cluster API then \
-              refuses to raise the version of the Cluster.",
+        summary: "only its topology may raise the version of a control plane that it owns",
+        why: "The topology controller does not lower the version again: each of its reconciles fails while the control plane is \
+              ahead of the Cluster, and Cluster API then refuses to raise the version of the Cluster.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -50,9 +55,9 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "field-owned-by-topology",
-        summary: "fields that a Cluster's topology owns are changed at the Cluster",
-        why: "The topology controller applies its values again within seconds, so the change has no effect, or starts a rollout that \
-              the next change ends.",
+        summary: "fields that a Cluster's topology owns should be changed in the Cluster",
+        why: "The topology controller applies its own values again within seconds. The change then has no effect, or starts a \
+              rollout that the controller's next write reverts.",
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Transition,
@@ -65,13 +70,13 @@ const RULES: &[Rule] = &[
 ];
 
 fn lowered_in_topology(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
-    // The order of semver includes pre-releases and builds.
-    let Some(version_change) = version_change(change).filter(|change| change.to < change.from) else {
+    let is_lower = |change: &VersionChange<'_>| change.order_in_topology().is_some_and(Ordering::is_lt);
+    let Some(version_change) = version_change(change).filter(is_lower) else {
         return;
     };
     faults.push(version_change.fault(
         format!(
-            "it is below {}, and the topology controller would fail until it is above",
+            "it is below {}: every reconcile of the topology controller would fail, and Cluster API would deny the old version",
             version_change.old
         ),
         format!("keep {}, or set a higher version", version_change.old),
@@ -83,7 +88,8 @@ fn raised_beside_topology(change: &Change<'_, KubeadmControlPlane<'_>>, faults: 
     let Some((owned, version_change)) = owned.zip(version_change(change)) else {
         return;
     };
-    if version_change.to <= version_change.from || change.context.is_written_by_cluster_api() {
+    let is_raised = version_change.order_in_topology().is_some_and(Ordering::is_gt);
+    if !is_raised || change.context.is_written_by_cluster_api() {
         return;
     }
     let cluster = owned.metadata.cluster_name().unwrap_or("NAME");
@@ -98,13 +104,14 @@ fn raised_beside_topology(change: &Change<'_, KubeadmControlPlane<'_>>, faults: 
         if !change.context.authorizes_overrides {
             action = Action::Warn;
         }
-        remedy += ", or list the user of Cluster API's controllers in trustedUsers of the configuration";
+        remedy += ", or list the user of Cluster API's controllers in trustedUsers of kcp-webhook's AdmissionConfiguration";
     }
     faults.push_at_most(
         action,
         version_change.fault(
             format!(
-                "the topology of Cluster {cluster} owns the version, and its controller fails if the control plane is ahead"
+                "the topology of Cluster {cluster} owns the version, and the topology controller fails while the control plane \
+                 is ahead of the Cluster"
             ),
             remedy,
         ),
@@ -145,7 +152,8 @@ fn changed_beside_topology(change: &Change<'_, KubeadmControlPlane<'_>>, faults:
             reason: CauseReason::Forbidden,
             value: None,
             detail: format!(
-                "the topology of Cluster {cluster} takes back what it owns of this field within seconds"
+                "the topology of Cluster {cluster} owns this field or parts of it, and the topology controller restores these \
+                 values within seconds"
             )
             .into(),
             remedy: remedy.into(),

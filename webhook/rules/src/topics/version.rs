@@ -1,6 +1,6 @@
 //! The Kubernetes version of a control plane.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, cmp::Ordering};
 
 use semver::Version;
 
@@ -42,8 +42,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "version-without-v",
         summary: "the version must begin with v",
-        why: "The tags of Kubernetes images begin with v. Cluster API's own webhook adds a missing v. Where it does not run, a \
-              new Machine would need images that do not exist.",
+        why: "The tags of Kubernetes images begin with v. Cluster API's own webhook adds a missing v. Where that webhook does \
+              not run, a new Machine would need images that do not exist.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -100,7 +100,7 @@ const RULES: &[Rule] = &[
         id: "version-lowered-unverified",
         summary: "a downgrade is not allowed while it is unknown whether a Machine has joined",
         why: "etcd's data allows a downgrade only if no Machine with the higher version has joined. If the webhook \
-              cannot read the Machines, it does not know whether one has joined, so it denies the downgrade.",
+              cannot read the Machines, it does not know whether such a Machine has joined, so it denies the downgrade.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Cluster(&[Part::Machines, Part::Cluster]),
@@ -114,7 +114,7 @@ const RULES: &[Rule] = &[
         id: "version-reverted",
         summary: "a failed upgrade can be reverted before its first Machine has joined",
         why: "No Machine with the new version has joined yet, so etcd contains nothing that the old version cannot \
-              read. While a new Machine joins the only other one, the rule joining-machine-outdated denies the write.",
+              read. While the second control plane Machine joins, the rule joining-machine-outdated denies this downgrade.",
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Cluster(&[Part::Machines]),
@@ -206,6 +206,34 @@ pub(super) struct VersionChange<'c> {
 }
 
 impl VersionChange<'_> {
+    /// Whether the version rises or falls, as Cluster API's topology controller computes it (`util/version/version.go`, `Compare`
+    /// with `WithBuildTags`). `None` if only identifiers of the build differ that have letters or hyphens, such as commit hashes: the
+    /// controller then accepts either order.
+    pub(super) fn order_in_topology(&self) -> Option<Ordering> {
+        let order = self.to.cmp_precedence(&self.from);
+        if order.is_ne() {
+            return Some(order);
+        }
+        let identifiers = |version: &'_ Version| {
+            let build = version
+                .build
+                .split('.')
+                .filter(|identifier| !identifier.is_empty());
+            build
+                .map(|identifier| identifier.parse::<u64>().map_err(|_| identifier.to_owned()))
+                .collect::<Vec<_>>()
+        };
+        let (to, from) = (identifiers(&self.to), identifiers(&self.from));
+        let different = to.iter().zip(&from).find(|(to, from)| to != from);
+        match different {
+            Some((Ok(to), Ok(from))) => Some(to.cmp(from)),
+            Some((Ok(_), Err(_))) => Some(Ordering::Less),
+            Some((Err(_), Ok(_))) => Some(Ordering::Greater),
+            Some((Err(_), Err(_))) => None,
+            None => Some(to.len().cmp(&from.len())),
+        }
+    }
+
     fn raises_minor(&self) -> bool {
         minor(&self.to) > minor(&self.from)
     }
@@ -234,16 +262,20 @@ fn changes_too_early(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut 
         return;
     };
     if let Some(behind) = machine_behind(change, &version_change.from, faults) {
+        let VersionChange { old, .. } = version_change;
+        let metadata = &change.new.metadata;
+        let (state, command) = if change.context.topology.is_some() {
+            let cluster = metadata.cluster_name().unwrap_or("NAME");
+            ("not complete", format!("kubectl kcp why cluster/{cluster}"))
+        } else {
+            let name = metadata.name.as_deref().unwrap_or("NAME");
+            ("still rolling out", format!("kubectl kcp rollout status {name}"))
+        };
         faults.push(version_change.fault(
+            format!("the upgrade to {old} is {state}: {behind}"),
             format!(
-                "the upgrade to {} is still rolling out: {behind}",
-                version_change.old
-            ),
-            format!(
-                "wait until every Machine is at {}: kubectl kcp rollout status {}{}",
-                version_change.old,
-                change.new.metadata.name.as_deref().unwrap_or("NAME"),
-                change.new.metadata.namespace_flag()
+                "wait until every Machine is at {old}: {command}{}",
+                metadata.namespace_flag()
             ),
         ));
     }
@@ -319,7 +351,7 @@ fn lowered_unverified(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut
     if machines_above(change, &version_change.to, faults).is_none() {
         let fault = version_change.fault(
             format!(
-                "could not read the Machines; a Machine that has already joined at {} cannot be downgraded",
+                "could not read the Machines; if a Machine has already joined at {}, etcd data cannot be downgraded",
                 version_change.old
             ),
             "try again, or override this rule if no Machine has joined at the higher version",
@@ -338,7 +370,7 @@ fn upgrade_reverted(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut F
     {
         faults.push(version_change.fault(
             format!(
-                "this downgrade reverts the upgrade to {}, which no Machine runs yet",
+                "this downgrade reverts the upgrade to {}, and no Machine has joined at that version yet",
                 version_change.old
             ),
             "check that this downgrade is intended",

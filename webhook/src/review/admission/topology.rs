@@ -7,27 +7,41 @@ use std::sync::Arc;
 
 use kcp_api::kind::CLUSTER;
 use kcp_rules::{
-    Change, Context,
-    api::{Cluster, DecodeError, KubeadmControlPlane, cluster::ClusterTopology, decode},
-    context::OfTopology,
-    topology,
+    api::{Cluster, cluster::ClusterTopology, decode},
+    topology::{ControlPlaneChange, Source},
 };
 
 use super::evaluator::Evaluator;
 use crate::{
-    cluster::{LiveReads, ReadError},
+    cluster::{ClassTemplate, LiveReads, ReadError},
     decision::Decision,
     limits::{MAX_NAME_CHARS, shorten},
     net::body::BufferedBody,
-    review::decode::{ObjectTexts, Operation, Request},
+    review::decode::{ObjectTexts, Request},
 };
 
-/// The object that has the configuration of the control plane.
-enum Source {
+/// What was read of the control plane.
+enum Found {
     ControlPlane(Arc<BufferedBody>),
-    /// The template of the class, and whether patches may change it.
-    Template(Arc<BufferedBody>, bool),
-    Unknown(Option<ReadError>),
+    Template(ClassTemplate),
+    /// The class creates another kind of control plane.
+    OtherKind,
+    Nothing,
+    Unread(ReadError),
+}
+
+impl Found {
+    fn source(&self) -> Source<'_> {
+        match self {
+            Self::ControlPlane(body) => Source::ControlPlane(body.as_text().unwrap_or_default()),
+            Self::Template(template) => Source::Template {
+                text: template.text.as_text().unwrap_or_default(),
+                is_patched: template.is_patched,
+            },
+            Self::OtherKind => Source::OtherKind,
+            Self::Nothing | Self::Unread(_) => Source::Unknown,
+        }
+    }
 }
 
 pub(super) async fn decide(request: &Request<'_>, texts: ObjectTexts<'_>, evaluator: &Evaluator) -> Decision {
@@ -47,35 +61,20 @@ pub(super) async fn decide(request: &Request<'_>, texts: ObjectTexts<'_>, evalua
     if old.as_ref().is_some_and(|old| old.metadata.is_deleting()) {
         return Decision::allowed();
     }
+    if new.has_other_control_plane() {
+        return Decision::allowed();
+    }
     let reads = evaluator.cluster.start_reads(request.read_limits);
     let stored = old.as_ref().unwrap_or(&new);
-    let source = read_source(request, stored, asked, &reads).await;
-    let of_topology = OfTopology {
-        knows_configuration: match &source {
-            Source::ControlPlane(_) => stored.topology().and_then(ClusterTopology::class) == asked.class(),
-            Source::Template(_, is_patched) => !is_patched,
-            Source::Unknown(_) => false,
-        },
-        is_copy: request.operation == Operation::Create && new.is_moved(),
-    };
-    let was = old.as_ref().and_then(|old| topology::before(old, &new));
-    let was = was.as_ref();
-    let (before, after) = match control_planes(&source, &new, was, asked) {
-        Ok(control_planes) => control_planes,
+    let found = read_source(request, stored, asked, &reads).await;
+    let change = match ControlPlaneChange::new(found.source(), old.as_ref(), &new) {
+        Ok(Some(change)) => change,
+        Ok(None) => return Decision::allowed(),
         Err(error) => return unread(&ReadError::BadField(error.field)),
     };
-    let change = before
-        .as_ref()
-        .map_or(Change::create(&after), |before| Change::update(before, &after));
-    let context = Context {
-        topology: Some(of_topology),
-        ..Context::UNKNOWN
-    };
-    let evaluation = evaluator
-        .evaluate(request, change.with_context(context), &reads)
-        .await;
+    let evaluation = evaluator.evaluate(request, change.change(), &reads).await;
     let mut decision = evaluation.decision(CLUSTER, || name);
-    if let Source::Unknown(Some(error)) = &source {
+    if let Found::Unread(error) = &found {
         decision.other_warnings.extend(unread(error).other_warnings);
     }
     decision
@@ -87,51 +86,25 @@ async fn read_source(
     stored: &Cluster<'_>,
     asked: &ClusterTopology<'_>,
     reads: &LiveReads<'_>,
-) -> Source {
+) -> Found {
     if let Some(name) = stored.control_plane_name() {
         match reads.read_own_control_plane(&request.namespace, name).await {
-            Ok(Some(control_plane)) => return Source::ControlPlane(control_plane),
+            Ok(Some(control_plane)) => return Found::ControlPlane(control_plane),
             Ok(None) => {}
-            Err(error) => return Source::Unknown(Some(error)),
+            Err(error) => return Found::Unread(error),
         }
     }
     let Some((namespace, class)) = asked.class() else {
-        return Source::Unknown(None);
+        return Found::Nothing;
     };
     let namespace = namespace.unwrap_or(&request.namespace);
     match reads.read_class_template(namespace, class).await {
-        Ok(Some(template)) => Source::Template(template.text, template.is_patched),
+        Ok(Some(template)) => Found::Template(template),
+        Ok(None) => Found::OtherKind,
         // The class may be created after its Clusters.
-        Ok(None) | Err(ReadError::NotFound) => Source::Unknown(None),
-        Err(error) => Source::Unknown(Some(error)),
+        Err(ReadError::NotFound) => Found::Nothing,
+        Err(error) => Found::Unread(error),
     }
-}
-
-/// The control plane before the write, if there is one, and after it.
-fn control_planes<'a>(
-    source: &'a Source,
-    new: &Cluster<'a>,
-    was: Option<&ClusterTopology<'a>>,
-    asked: &ClusterTopology<'a>,
-) -> Result<(Option<KubeadmControlPlane<'a>>, KubeadmControlPlane<'a>), DecodeError> {
-    let text = |body: &'a BufferedBody| body.as_text().unwrap_or_default();
-    Ok(match source {
-        Source::ControlPlane(body) => {
-            let (before, after) = topology::changed(&decode(text(body))?, was, asked);
-            (Some(before), after)
-        }
-        Source::Template(body, _) => {
-            let template = decode(text(body))?;
-            (None, topology::created(new, was, asked, Some(&template))?)
-        }
-        // Without the control plane, the old topology says what it has.
-        Source::Unknown(Some(_)) if let Some(was) = was => {
-            let known = topology::created(new, None, was, None)?;
-            let (before, after) = topology::changed(&known, Some(was), asked);
-            (Some(before), after)
-        }
-        Source::Unknown(_) => (None, topology::created(new, was, asked, None)?),
-    })
 }
 
 fn unread(error: &ReadError) -> Decision {

@@ -82,7 +82,7 @@ pub enum Command {
     Audit(AuditArguments),
     /// Check that a cluster works, with a Pod on each Node
     Validate(ValidateArguments),
-    /// Write the state of a control plane to an archive without secrets, for a person who helps
+    /// Write the state of a control plane to an archive without secrets, for a person who helps you
     Bundle(BundleArguments),
     /// Save a snapshot of a control plane's etcd, or maintain its members
     Etcd(EtcdArguments),
@@ -96,7 +96,7 @@ pub enum Command {
     Rules(RulesArguments),
     /// Show whether the API server calls kcp-webhook, and disable or enable the webhook
     Webhook(WebhookArguments),
-    /// Print fields for manifests: kcp-webhook as a static Pod, or a proxy instead of a load balancer
+    /// Print fields for manifests that run kcp-webhook as a static Pod, or a proxy instead of a load balancer
     Generate(GenerateArguments),
     /// Print a completion script, or install the completion of `kubectl kcp`
     Completion(CompletionArguments),

@@ -130,7 +130,7 @@ impl Subject<'_> {
                 &format!("cluster/edge upgraded from {OLD} to {LAST}"),
             )
             .await?;
-        let versions = format!("upgrades the control plane over {NEXT}, {LAST}");
+        let versions = format!("upgrades the control plane through {NEXT}, {LAST}");
         ensure!(upgraded.words().contains(&versions), "{upgraded}");
         let end = format!("is at {LAST}, with all Machines ready and up to date\n");
         ensure!(upgraded.stdout.ends_with(&end), "{upgraded}");

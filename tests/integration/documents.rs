@@ -163,8 +163,8 @@ fn a_deletion_while_there_are_workers() {
         let delete = ["delete", "kubeadmcontrolplane", "needed", "--wait=false"];
         let words = "\
             The KubeadmControlPlane \"needed\" is invalid: spec: Forbidden: Cluster needed still has \
-            workers, such as needed-worker; until they are deleted, Cluster API would keep the control plane, but neither \
-            scale, upgrade nor repair it, and the deletion cannot be undone; delete the Cluster instead, which deletes the \
+            workers, such as needed-worker; the deletion cannot be undone, and until the workers are deleted, Cluster API \
+            would keep the control plane without scaling, upgrading or repairing it; delete the Cluster instead, which deletes the \
             workers first: kubectl delete cluster needed -n documents (control-plane-in-use)\n";
         refused(management, &delete, words).await.unwrap();
         // It can be deleted once its worker is deleted.

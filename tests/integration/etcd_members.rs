@@ -144,7 +144,7 @@ impl Scene<'_> {
                 .with_context(|| format!("{document:#}"))?;
             ensure!(member.get("problems") == Some(&json!([])), "{member:#}");
             let id = self.id(machine).await?;
-            let hint = format!("give it a vote: kubectl kcp etcd promote {NAME} {id} -n {NAMESPACE}");
+            let hint = format!("promote the member: kubectl kcp etcd promote {NAME} {id} -n {NAMESPACE}");
             ensure!(document.to_string().contains(&hint), "{document:#}");
             Ok(id)
         })

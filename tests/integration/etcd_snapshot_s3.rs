@@ -437,7 +437,10 @@ impl Bench<'_> {
         ensure!(!self.server.object(&object)?.exists(), "the object exists");
         if signal == "TERM" {
             ensure!(ended.code == 130, "{ended}");
-            ensure!(self.server.incomplete_bytes(&object)? == 0, "parts are left: {ended}");
+            ensure!(
+                self.server.incomplete_bytes(&object)? == 0,
+                "parts are left: {ended}"
+            );
         }
         Ok(())
     }
@@ -459,7 +462,10 @@ impl Bench<'_> {
             "{ended}"
         );
         ensure!(!self.server.object("dead.db")?.exists(), "the object exists");
-        ensure!(self.server.incomplete_bytes("dead.db")? == 0, "parts are left: {ended}");
+        ensure!(
+            self.server.incomplete_bytes("dead.db")? == 0,
+            "parts are left: {ended}"
+        );
         workload.inflict(Fault::Restart, &member).await
     }
 }

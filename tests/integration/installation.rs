@@ -106,7 +106,7 @@ async fn life(management: &ManagementCluster) -> Result<()> {
     let registered = managed.registered().await?;
     let log = managed.manager_log()?;
     ensure!(
-        log.contains("it is registered if it passes throughout the delay"),
+        log.contains("the manager registers the webhook once it has passed for the whole delay"),
         "{log}"
     );
     owned(&managed, &registered).await?;

@@ -93,8 +93,9 @@ impl Joining<'_> {
         let noticed = json!({"nodeStartupTimeoutSeconds": (timeout + NOTICE).as_secs()});
         self.cluster.check_health_with(&noticed).await?;
         let deadline = provisioned + timeout + NOTICE;
-        let limit =
-            format!("MachineHealthCheck {NAME} marks it as unhealthy at {deadline} (nodeStartupTimeout ");
+        let limit = format!(
+            "MachineHealthCheck {NAME} marks the Machine as unhealthy at {deadline} (nodeStartupTimeout "
+        );
         self.is_explained(1, "A person must act: ", &second, &limit)
             .await?;
 
@@ -141,11 +142,11 @@ impl Joining<'_> {
         ];
         let denied = self.management.kubectl().run(arguments).await?;
         let expected = format!(
-            "{field}: Forbidden: Machine {machine} has no Node yet, but may already vote in etcd; this change makes it outdated, so \
-             Cluster API would delete it without its etcd member, and etcd would lose its quorum; wait until the Machine has a \
-             Node; if this never happens, pause the control plane: kubectl kcp rollout pause {NAME} -n {NAMESPACE}; remove the \
-             Machine's member from etcd if there is one; make this change; then resume: kubectl kcp rollout resume {NAME} -n \
-             {NAMESPACE} (joining-machine-outdated)"
+            "{field}: Forbidden: Machine {machine} has no Node yet, but may already vote in etcd; this change makes the Machine \
+             outdated, so Cluster API would delete the Machine but not its etcd member, and etcd would lose its quorum; wait until the \
+             Machine has a Node; if it never gets a Node, pause the control plane: kubectl kcp rollout pause {NAME} -n {NAMESPACE}; \
+             remove the Machine's member from etcd, if there is one; make this change; then resume the control plane: kubectl kcp \
+             rollout resume {NAME} -n {NAMESPACE} (joining-machine-outdated)"
         );
         ensure!(
             denied.code == 1 && denied.stderr.contains(&expected),
@@ -181,8 +182,8 @@ impl Joining<'_> {
     /// `why` says who acts next and what limits the time, and `status` what deletes the Machine.
     async fn is_explained(&self, code: i32, actor: &str, machine: &str, limit: &str) -> Result<()> {
         let expected = format!(
-            "{actor}Machine/{machine}: its etcd member votes, but the Machine has no node yet: if it is deleted, Cluster API \
-             does not remove the member, and etcd loses its quorum; {limit}"
+            "{actor}Machine/{machine}: its etcd member votes, but the Machine has no node yet: if the Machine is deleted, \
+             Cluster API does not remove the member, and etcd loses its quorum; {limit}"
         );
         let remediation = format!(
             "remediation of {machine} yes nothing, but etcd then loses its quorum (joining-member-needed)"

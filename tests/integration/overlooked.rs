@@ -241,7 +241,7 @@ async fn a_node_that_is_left(asked: &Asked<'_>, cluster: &Cluster) -> Result<()>
     let remedy = format!("kubectl kcp kubectl {NAME} -n {NAMESPACE} -- delete node {LEFT}");
     ensure!(
         outcome == "warn"
-            && message == "is not ready and has no Machine: it is left from Machine edge-old"
+            && message == "is not ready and has no Machine: it is left over from Machine edge-old"
             && remedies::repairs(&hint) == [remedy.as_str()],
         "{outcome} {message} {hint}"
     );

@@ -80,8 +80,8 @@ fn an_entry_that_was_dropped_while_hive_had_reserved_it_is_freed() {
         hosts.list_only(&["host-1"]).await;
         let reserved = |cluster: &str| {
             format!(
-                "Hive reserved the entry for ClusterDeployment {cluster}, which does not exist, and no pool lists the \
-                 entry that is not being deleted, so Hive does not free it"
+                "Hive reserved the entry for ClusterDeployment {cluster}, which does not exist; Hive does not free the \
+                 entry, because no pool lists the entry, except for pools that are being deleted"
             )
         };
         assert_eq!(hosts.problems().await, [reserved("hive-dropped-x")]);

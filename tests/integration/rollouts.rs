@@ -504,7 +504,7 @@ fn an_upgrade_names_the_removed_apis_that_clients_use() {
         let subject = Subject::of(management, NAMESPACE, cluster).await?;
         let workload = management.machines().cluster(NAMESPACE, "edge").await?;
         let upgrade = "upgrade edge --to v1.32.9 --dry-run=server";
-        let unused = "no client has requested them since the API servers started";
+        let unused = "no client has requested these APIs since the API servers started";
         let removed = "v1.32 no longer serves flowcontrol.apiserver.k8s.io/v1beta3; ";
         subject.says(upgrade, 0, &format!("{removed}{unused}")).await?;
 

@@ -167,7 +167,8 @@ impl S3Server {
                 .sum()
         }
         let hash = ring::digest::digest(&ring::digest::SHA256, key.as_bytes());
-        let folder: String = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        let bytes = hash.as_ref().iter();
+        let folder = bytes.fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
         Ok(size(&self.bucket()?.join(PARTS).join(folder)))
     }
 }

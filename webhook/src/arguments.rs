@@ -34,7 +34,8 @@ pub enum Command {
     Anchor(AnchorArguments),
     /// Rewrite the list of API servers in the configuration of the local proxy of a node.
     ApiProxy(ApiProxyArguments),
-    /// Resolve names and reach the API server from this Pod, and print a report as JSON. Exit code 1: one of them failed.
+    /// Resolve names and call the API server from this Pod, and print a report as JSON. Exit code 1: a name was not resolved, or
+    /// the API server did not respond.
     Probe(ProbeArguments),
     /// Manage certificates for development.
     #[command(subcommand)]
@@ -156,8 +157,8 @@ pub struct ManageArguments {
 ///
 /// Runs in a DaemonSet on the control plane nodes, and writes the certificates and the manifest of a static Pod to the node. The
 /// API server of the node calls the static Pod at 127.0.0.1, so that a power failure, a broken network or a missing Service
-/// does not stop admission. An anchor that ends leaves the files. It removes them if the node loses the labels that the
-/// DaemonSet selects, if the Node is deleted, or if the DaemonSet is deleted, and once no API server calls the static Pod.
+/// does not stop admission. An anchor that ends leaves the files on the node. If the node loses the labels that the DaemonSet
+/// selects, or the Node or the DaemonSet is deleted, the anchor removes the files once no API server calls the static Pod.
 #[derive(Clone, Debug, Args)]
 pub struct AnchorArguments {
     /// Namespace of the DaemonSet, the Secrets and the static Pod.

@@ -108,8 +108,8 @@ impl Health {
         for version in self.cluster.unregistered_versions() {
             _ = writeln!(
                 text,
-                "[i]unregistered-version/{version} the API server converts KubeadmControlPlanes of this version before \
-                 review; upgrade kcp-webhook"
+                "[i]unregistered-version/{version} kcp-webhook does not know this version of KubeadmControlPlanes, so the API \
+                 server converts such objects before review; upgrade kcp-webhook"
             );
         }
         for (kind, state, objects) in self.cluster.cache_states() {

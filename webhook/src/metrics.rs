@@ -20,7 +20,7 @@ pub(crate) use self::pool_entries::{OTHER_POOLS, PoolEntries, PoolName};
 use self::{
     etcd_snapshots::SnapshotGauges,
     pool_entries::PoolGauges,
-    requests::{InFlight, Requests},
+    requests::{InFlight, Requests, WebhookLabels},
 };
 use crate::{
     decision::{Decision, ReviewResult, UNDECODABLE},
@@ -48,7 +48,7 @@ struct SkippedLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ReadLabels {
+struct ResultLabels {
     result: &'static str,
 }
 
@@ -63,23 +63,8 @@ struct BuildLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct HookLabels {
-    webhook: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ReloadLabels {
-    result: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct VersionLabels {
     version: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct EventLabels {
-    result: &'static str,
 }
 
 /// What happened to a denial that should become an Event.
@@ -110,15 +95,15 @@ pub(crate) struct Metrics {
     rules: Family<RuleLabels, Counter>,
     skipped_rules: Family<SkippedLabels, Counter>,
     untrusted_controller_writes: Counter,
-    live_reads: Family<ReadLabels, Counter>,
+    live_reads: Family<ResultLabels, Counter>,
     caches_synced: Family<CacheLabels, Gauge>,
     cached_objects: Family<CacheLabels, Gauge>,
     cache_confirmed: Family<CacheLabels, Gauge>,
-    registered: Family<HookLabels, Gauge>,
-    disabled_since: Family<HookLabels, Gauge>,
-    canary: Family<HookLabels, Gauge>,
+    registered: Family<WebhookLabels, Gauge>,
+    disabled_since: Family<WebhookLabels, Gauge>,
+    canary: Family<WebhookLabels, Gauge>,
     watch_restarts: Family<CacheLabels, Counter>,
-    denial_events: Family<EventLabels, Counter>,
+    denial_events: Family<ResultLabels, Counter>,
     unregistered_versions: Family<VersionLabels, Gauge>,
     pool_entries: PoolGauges,
     etcd_snapshots: SnapshotGauges,
@@ -130,7 +115,7 @@ pub(crate) struct Metrics {
     pub(crate) certificate_expiry: Gauge,
     configuration_success: Gauge,
     configuration_unknown_rules: Gauge,
-    configuration_reads: Family<ReloadLabels, Counter>,
+    configuration_reads: Family<ResultLabels, Counter>,
 }
 
 impl Metrics {
@@ -374,7 +359,7 @@ impl Metrics {
         if decision.is_canary {
             let now = Timestamp::now().as_second();
             self.canary
-                .get_or_create(&HookLabels { webhook: hook.path() })
+                .get_or_create(&WebhookLabels { webhook: hook.path() })
                 .set(now);
         }
         for &rule in &decision.skipped_rules {
@@ -399,7 +384,7 @@ impl Metrics {
         let result = if success { "success" } else { "error" };
         self.configuration_success.set(success.into());
         self.configuration_reads
-            .get_or_create(&ReloadLabels { result })
+            .get_or_create(&ResultLabels { result })
             .inc();
     }
 
@@ -409,7 +394,7 @@ impl Metrics {
     }
 
     pub(crate) fn count_live_read(&self, result: &'static str) {
-        self.live_reads.get_or_create(&ReadLabels { result }).inc();
+        self.live_reads.get_or_create(&ResultLabels { result }).inc();
     }
 
     /// Sets the metrics of the cache of a kind. Without API access, these series do not exist.
@@ -434,8 +419,8 @@ impl Metrics {
         registered: Option<bool>,
         disabled_since: Option<Timestamp>,
     ) {
-        let labels = HookLabels { webhook: hook.path() };
-        let set = |metric: &Family<HookLabels, Gauge>, value: Option<i64>| match value {
+        let labels = WebhookLabels { webhook: hook.path() };
+        let set = |metric: &Family<WebhookLabels, Gauge>, value: Option<i64>| match value {
             Some(value) => _ = metric.get_or_create(&labels).set(value),
             None => _ = metric.remove(&labels),
         };
@@ -445,7 +430,7 @@ impl Metrics {
 
     /// Sets whether the API server sends canaries to a webhook. If so, the series exists, with the value 0 until the first one.
     pub(crate) fn expect_canaries(&self, hook: Hook, are_expected: bool) {
-        let labels = HookLabels { webhook: hook.path() };
+        let labels = WebhookLabels { webhook: hook.path() };
         if are_expected {
             drop(self.canary.get_or_create(&labels));
         } else {
@@ -460,7 +445,7 @@ impl Metrics {
             EventResult::Failed => "failed",
             EventResult::Dropped => "dropped",
         };
-        self.denial_events.get_or_create(&EventLabels { result }).inc();
+        self.denial_events.get_or_create(&ResultLabels { result }).inc();
     }
 
     pub(crate) fn set_unregistered_versions(&self, versions: &[String]) {

@@ -144,7 +144,8 @@ fn impossible_core_dns(image: &str, config: &Value) -> Option<ImpossibleUpdate> 
         ),
         CorefileMigration::Unknown => impossible(
             format!(
-                "runs {from}, the spec requires {to}, and Cluster API 1.14.2 knows no such migration of the configuration"
+                "runs {from}, the spec requires {to}, and Cluster API 1.14.2 cannot migrate the configuration between these \
+                 versions"
             ),
             "use versions of CoreDNS that your Cluster API knows".to_owned(),
             true,
@@ -209,8 +210,7 @@ mod tests {
         const OLD: &str = "registry.k8s.io/coredns/coredns:v1.12.1";
         const VENDOR: &str = "vendor.example/dns/coredns:v1.12.99-vendor";
         let core_dns = "Deployment/coredns";
-        let unknown = "runs v1.12.99-vendor, the spec requires v1.12.99-vendor, and Cluster API 1.14.2 knows no such \
-                       migration of the configuration";
+        let unknown = "runs v1.12.99-vendor, the spec requires v1.12.99-vendor, and Cluster API 1.14.2 cannot migrate the configuration between these versions";
         let tag = |tag: &str| json!({"dns": {"imageTag": tag}});
         let cases: &[(&str, &str, &str, Value, Expected<'_>)] = &[
             ("no tag in the spec", OLD, PROXY, json!({"apiServer": {}}), &[]),

@@ -72,10 +72,10 @@ impl Behaviour {
                 "a remediation requires another Machine with healthy control plane components"
             }
             Self::RequiresMemberList => {
-                "a remediation requires a list of etcd members, so that Machines with an external etcd are never remediated"
+                "a remediation requires a list of etcd members, so Machines with an external etcd are never remediated"
             }
             Self::ReplacesDespiteUnhealthy => {
-                "after a remediation, the controller creates the replacement although other Machines are unhealthy"
+                "after a remediation, the controller creates the replacement even if other Machines are unhealthy"
             }
             Self::HoldsUnsafeDeletions => {
                 "the deletion of a Machine waits until etcd and the control plane work without it"

@@ -67,8 +67,8 @@ pub fn obstacle(observed: &Snapshot, desired: &KubeadmControlPlaneSpec) -> Optio
     };
     (!members.is_empty()).then(|| {
         format!(
-            "the change upgrades etcd to 3.6, and before that every member must run {FIRST_SAFE} or later, or members that were \
-             removed long ago come back; {}",
+            "the change upgrades etcd to 3.6; before that, every member must run {FIRST_SAFE} or later, because otherwise \
+             members that were removed long ago come back; {}",
             members.join(", ")
         )
     })
@@ -168,9 +168,9 @@ mod tests {
         let mut silent = at_1_33(["3.5.26"; 3]);
         let desired = with_version(silent.control_plane.spec.clone(), "v1.34.2");
         silent.survey().queried[1].response = Err(failure("etcd member node-m2", "no answer within 1 s"));
-        insta::assert_snapshot!(obstacle(&silent, &desired).expect("an obstacle"), @"the change upgrades etcd to 3.6, and before that every member must run 3.5.26 or later, or members that were removed long ago come back; the version of node-m2 is unknown");
+        insta::assert_snapshot!(obstacle(&silent, &desired).expect("an obstacle"), @"the change upgrades etcd to 3.6; before that, every member must run 3.5.26 or later, because otherwise members that were removed long ago come back; the version of node-m2 is unknown");
         silent.etcd = Reading::Failed(failure("Secret/c1-etcd", "forbidden"));
-        insta::assert_snapshot!(obstacle(&silent, &desired).expect("an obstacle"), @"the change upgrades etcd to 3.6, and before that every member must run 3.5.26 or later, or members that were removed long ago come back; the versions of the members are unknown: Secret/c1-etcd: forbidden");
+        insta::assert_snapshot!(obstacle(&silent, &desired).expect("an obstacle"), @"the change upgrades etcd to 3.6; before that, every member must run 3.5.26 or later, because otherwise members that were removed long ago come back; the versions of the members are unknown: Secret/c1-etcd: forbidden");
         silent.etcd = Reading::NotYet;
         assert_eq!(obstacle(&silent, &desired), None);
         // The spec has etcd 3.6 already, so the change does not bring it.

@@ -45,8 +45,8 @@ pub fn notice(
              another template with --infrastructure-template"
         )),
         fields => Some(format!(
-            "warning: the infrastructure template stays {name}, which contains {needle} in {}; if this names the image, new Machines get \
-             the old kubelet: choose another template with --infrastructure-template",
+            "warning: the infrastructure template stays {name}, which contains {needle} in {}; if this text names the image, new \
+             Machines get the old kubelet: choose another template with --infrastructure-template",
             fields.join(", ")
         )),
     }
@@ -101,8 +101,7 @@ mod tests {
                              the old kubelet: choose another template with --infrastructure-template";
         let contains = |what: &str| {
             format!(
-                "warning: the infrastructure template stays DockerMachineTemplate t1, which contains {what}; if this names the image, new \
-                 Machines get the old kubelet: choose another template with --infrastructure-template"
+                "warning: the infrastructure template stays DockerMachineTemplate t1, which contains {what}; if this text names the image, new Machines get the old kubelet: choose another template with --infrastructure-template"
             )
         };
         let image =

@@ -495,7 +495,9 @@ impl Problem {
             }
             Self::RefusedByEtcd { machine, refusal } => match refusal.change {
                 RefusedChange::Join => format!("Machine {machine} cannot join: {refusal}"),
-                RefusedChange::Removal => format!("the deletion of Machine {machine} cannot end: {refusal}"),
+                RefusedChange::Removal => {
+                    format!("the deletion of Machine {machine} cannot finish: {refusal}")
+                }
             },
             Self::Alarm {
                 member,
@@ -603,8 +605,8 @@ impl Problem {
             )),
             Self::CannotAdopt { machine, .. } => Some(format!(
                 "correct spec.bootstrap.configRef, the version or the labels of the Machine: kubectl edit machine \
-                 {machine} -n {namespace}; then make the controller look again, because it does not watch Machines without an owner: \
-                 kubectl kcp reconcile {name} -n {namespace}"
+                 {machine} -n {namespace}; then let the controller try again, because it does not watch Machines without an \
+                 owner: kubectl kcp reconcile {name} -n {namespace}"
             )),
             Self::UnusableSecret { remedy, .. } => remedy.clone(),
             Self::WorkloadUnreachable { .. } => Some(format!(
@@ -670,9 +672,9 @@ impl Problem {
                 "replace the Machine yourself: kubectl kcp machine replace {machine} -n {namespace}"
             )),
             Self::MembersUnreadByController { .. } => Some(
-                "check the controller's access to etcd: the key in the Secret with etcd's CA, its network, and its permission to \
-                 forward ports; its log has the error: kubectl logs -n capi-kubeadm-control-plane-system \
-                 deployment/capi-kubeadm-control-plane-controller-manager"
+                "check the controller's access to etcd: the key in the Secret with etcd's CA, the controller's network, and its \
+                 permission to forward ports; the controller's log has the error: kubectl logs -n \
+                 capi-kubeadm-control-plane-system deployment/capi-kubeadm-control-plane-controller-manager"
                     .to_owned(),
             ),
             Self::NoKubeconfig { ca } => Some(format!(

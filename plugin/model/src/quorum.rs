@@ -134,8 +134,8 @@ impl EtcdRefusal {
         };
         let then = waiting.map_or_else(String::new, |machine| {
             format!(
-                "; the controller then tries again within ten minutes, or at once after: kubectl kcp reconcile machine/{machine} \
-                 -n {namespace}"
+                "; the controller then tries again within ten minutes; to make it try again now: kubectl kcp reconcile \
+                 machine/{machine} -n {namespace}"
             )
         });
         format!("{start}, or {}{then}", ways.collect::<Vec<_>>().join("; then "))

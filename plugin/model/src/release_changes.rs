@@ -123,7 +123,7 @@ pub fn removals(from: &str, to: &str, used: Option<&UsedApis>) -> Removals {
         in_use,
         unused: (!unused.is_empty()).then(|| {
             format!(
-                "v{}.{} no longer serves {}; no client has requested them since the API servers started",
+                "v{}.{} no longer serves {}; no client has requested these APIs since the API servers started",
                 to.major,
                 to.minor,
                 unused.join(", ")
@@ -168,7 +168,7 @@ mod tests {
         let line = "v1.32 no longer serves FlowSchema, PriorityLevelConfiguration in \
                     flowcontrol.apiserver.k8s.io/v1beta3: use flowcontrol.apiserver.k8s.io/v1";
         let in_use = format!("{line}; clients still use flowschemas");
-        let unused = "v1.32 no longer serves flowcontrol.apiserver.k8s.io/v1beta3; no client has requested them since the API servers started";
+        let unused = "v1.32 no longer serves flowcontrol.apiserver.k8s.io/v1beta3; no client has requested these APIs since the API servers started";
         let unread = "could not read which of these APIs clients use: kube-apiserver-n2: not served";
         let no_apis = UsedApis::default();
         let one = UsedApis {

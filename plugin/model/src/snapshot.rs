@@ -352,6 +352,11 @@ impl Snapshot {
         format!("kubectl kcp etcd recover {name} -n {namespace}")
     }
 
+    pub fn restore_command(&self) -> String {
+        let (name, namespace) = (self.control_plane.name(), self.control_plane.namespace());
+        format!("kubectl kcp etcd restore {name} -n {namespace} --from FILE --script-file SCRIPT")
+    }
+
     /// The etcd members. Every decision about etcd members uses this function.
     pub fn members(&self) -> EtcdMembers {
         let Some(survey) = self.etcd.value() else {

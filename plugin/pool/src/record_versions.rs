@@ -1,4 +1,4 @@
-//! Reads which versions of the grammar the lease records of a namespace have.
+//! Reads the format versions of the lease records in a namespace.
 
 use std::collections::BTreeSet;
 

@@ -60,7 +60,7 @@ pub struct Global {
     #[arg(long, global = true, value_name = "TOKEN", hide = true)]
     pub token: Option<Token>,
 
-    /// User name for basic authentication, which a proxy before the API server may ask for
+    /// User name for basic authentication, which a proxy in front of the API server may ask for
     #[arg(long, global = true, value_name = "NAME", hide = true)]
     pub username: Option<String>,
 

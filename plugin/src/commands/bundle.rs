@@ -39,7 +39,7 @@ const INDEX: &str = "index.json";
 #[command(
     after_help = "The archive contains the results of `status`, `why`, `plan`, `version` and `webhook status`; the objects of \
         the Cluster and the Events about them; the webhook configurations; and the Nodes, static Pods and Leases of the \
-        workload cluster. The file index.json in it lists all files, and says what could not be read, and why.
+        workload cluster. Its file index.json lists all files, and says what could not be read, and why.
 
 The archive contains no Secrets. In other objects, text stays only in fields that are known to contain no secrets; all other \
 text is replaced with <redacted>. Names, addresses and messages stay; in messages, tokens and keys are replaced. Read the \

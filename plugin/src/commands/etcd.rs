@@ -72,7 +72,7 @@ pub enum EtcdCommand {
     MoveLeader(move_leader::MoveLeaderArguments),
     /// Remove a member that Cluster API does not remove
     RemoveMember(remove_member::RemoveMemberArguments),
-    /// Give a vote to a learner that has caught up
+    /// Promote a learner that has caught up
     Promote(promote::PromoteArguments),
     /// Bring back an etcd that has lost its quorum for good, from the member that is left
     Recover(recover::RecoverArguments),

@@ -19,9 +19,9 @@ pub struct GenerateArguments {
 
 #[derive(Debug, Subcommand)]
 pub enum GenerateCommand {
-    /// Print the files of a control plane with which new Machines run kcp-webhook from their first boot on
+    /// Print the fields that make new control plane Machines run kcp-webhook from their first boot on
     Anchor(AnchorArguments),
-    /// Print the fields with which new Machines run HAProxy in front of all API servers
+    /// Print the fields that make new Machines run HAProxy in front of all API servers
     ApiProxy(ApiProxyArguments),
 }
 

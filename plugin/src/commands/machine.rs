@@ -62,9 +62,9 @@ pub enum MachineCommand {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "If the Machine is the first one, the oldest of the control plane, the command lists what exists only on it. It \
-        refuses if the control plane endpoint is one of its addresses, if volumes have their data on its disk, or if Pods can \
-        run only on its Node.
+    after_help = "If the Machine is the first (oldest) one of the control plane, the command lists what exists only on this \
+        Machine. The command refuses if the control plane endpoint is an address of the Machine, if volumes have their data on \
+        the Machine's disk, or if Pods can run only on its Node.
 
 Examples:
   kubectl kcp machine replace edge-9hng4 --yes --wait
@@ -74,7 +74,7 @@ pub struct ReplaceArguments {
     #[command(flatten)]
     pub target: TargetArguments,
 
-    /// Replace the first Machine although data on its disk is lost, Pods cannot run on another Node, or both is unknown
+    /// Replace the first Machine even if data on its disk is lost, Pods cannot run on another Node, or either is unknown
     #[arg(long)]
     pub accept_loss: bool,
 

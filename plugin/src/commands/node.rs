@@ -28,7 +28,7 @@ pub struct NodeArguments {
 
 #[derive(Debug, Subcommand)]
 pub enum NodeCommand {
-    /// Print a script with which a host joins the cluster, with a new bootstrap token
+    /// Print a script that joins a host to the cluster with a new bootstrap token
     JoinScript(JoinScriptArguments),
     /// Drain a Node, delete it, and print a script that removes Kubernetes from its host
     Remove(RemoveArguments),

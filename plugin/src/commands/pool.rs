@@ -83,9 +83,9 @@ pub enum PoolCommand {
     ///
     /// While your command runs, `pool exec` renews the lease or claim. When your command ends, `pool exec` releases the lease,
     /// or deletes the claim and with it the cluster. The environment of your command contains `KCP_NAMESPACE`,
-    /// `KCP_POOL`, `KCP_CUSTOMIZATION`, `KCP_CLUSTER_DEPLOYMENT` and `KCP_LEASE_ID`. For a lease, it also contains
-    /// with --install-config the path of a file in `KCP_INSTALL_CONFIG`. For a claim, it also contains
-    /// `KCP_CLUSTER_CLAIM`, and the path of the cluster's kubeconfig in `KCP_KUBECONFIG`. Exits with your command's
+    /// `KCP_POOL`, `KCP_CUSTOMIZATION`, `KCP_CLUSTER_DEPLOYMENT` and `KCP_LEASE_ID`. For a lease with
+    /// --install-config, it also contains `KCP_INSTALL_CONFIG`, the path of the patched install-config. For a claim, it also
+    /// contains `KCP_CLUSTER_CLAIM`, and `KCP_KUBECONFIG`, the path of the cluster's kubeconfig. Exits with your command's
     /// own exit code. Exits with 75 if no customization or cluster was free in time. Exits with 125 if the lease could
     /// not be acquired, or was lost (`pool exec` then ends your command). Exits with 126 or 127 if your command cannot
     /// be run or does not exist.

@@ -74,8 +74,8 @@ pub struct UpgradeArguments {
     #[arg(long, value_name = "VERSION", value_parser = parse_full_version)]
     pub to: String,
 
-    /// Write this infrastructure template in the same update. It must exist, and have the kind of the current one. Providers
-    /// whose templates name an image need it
+    /// Write this infrastructure template in the same update. The template must exist, and have the kind of the current
+    /// template. The flag is necessary if the provider's templates name an image
     #[arg(long, value_name = "NAME", conflicts_with = "via")]
     pub infrastructure_template: Option<String>,
 
@@ -134,7 +134,8 @@ pub async fn run(arguments: UpgradeArguments, session: &Session) -> anyhow::Resu
     };
     if chain.len() > 1 {
         let text = format!(
-            "Cluster API upgrades the control plane over {}, the versions of the ClusterClass. This is the first of these upgrades:\n\n",
+            "Cluster API upgrades the control plane through {}, the versions of the ClusterClass. This is the first of these \
+             upgrades:\n\n",
             escape(&chain.join(", "))
         );
         engine.print_text(&text)?;

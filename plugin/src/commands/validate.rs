@@ -47,10 +47,10 @@ const WEBHOOK: DeploymentName = DeploymentName {
 /// Check that each Node is ready, and that a Pod on it resolves names and reaches the API server.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The command creates one Pod for each ready Node. The Pod runs `kcp-webhook probe`: it resolves the names, asks \
-        the API server for its version, and prints a text that only this Pod was given. The command reads the logs through the \
-        kubelets, and deletes the Pods, also if it fails, times out or is interrupted. If it is killed, the Pods end by \
-        themselves.
+    after_help = "The command creates one Pod for each ready Node. The Pod runs `kcp-webhook probe`: it resolves the names of \
+        --resolve, asks the API server for its version, and prints a text that only this Pod was given. The command reads the \
+        logs through the kubelets, and deletes the Pods, even if it fails, times out or is interrupted. If the command is \
+        killed, the Pods end by themselves.
 
 Without CONTROL-PLANE, the command validates the cluster of the current context.
 

@@ -43,7 +43,7 @@ pub(super) async fn replaces_the_first_machine(
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     for line in [
         format!("machine/{first} not replaced: refused by kubectl kcp"),
-        "the data of PersistentVolume data would or might be lost".to_owned(),
+        "the data of PersistentVolume data is lost".to_owned(),
         "Pod default/pinned cannot run on another Node, because of its nodeSelector kubernetes.io/hostname"
             .to_owned(),
     ] {
@@ -53,8 +53,9 @@ pub(super) async fn replaces_the_first_machine(
         );
     }
     ensure!(
-        words(&refused.stderr).contains("PersistentVolume data of claim shop/data is on its disk")
-            && words(&refused.stderr).contains("hint: move the data and the Pods, or use --accept-loss"),
+        words(&refused.stderr).contains(
+            "the data of PersistentVolume data (claim: shop/data) is on the disk of the first Machine"
+        ) && words(&refused.stderr).contains("hint: move the data and the Pods, or use --accept-loss"),
         "{refused}"
     );
     let accepted = replace(management, &first, &["--dry-run=client", "--accept-loss"]).await?;

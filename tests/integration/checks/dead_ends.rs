@@ -276,7 +276,7 @@ async fn all_deletions_are_held(management: &ManagementCluster, cluster: &Cluste
             ensure!(
                 ended.code == 1
                     && text.contains(message)
-                    && text.contains("save a snapshot, and create a new Cluster")
+                    && text.contains("then create a new Cluster")
                     && !text.contains("deletes the cluster's data"),
                 "{ended}"
             );

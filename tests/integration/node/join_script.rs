@@ -379,7 +379,7 @@ async fn machines_are_refused(cluster: &BareCluster) -> Result<()> {
     let expires = certificates_are_needed(cluster, &words).await?;
     let accepted = cluster.node(&words).await?;
     let warning =
-        format!("warning: run the script before {expires}: then Kubernetes deletes the certificates");
+        format!("warning: run the script before {expires}, because Kubernetes then deletes the certificates");
     let unknown = "warning: it is unknown whether etcd lists a dead member";
     ensure!(
         accepted.code == 0

@@ -68,7 +68,9 @@ async fn stopped(anchor: &mut Anchor, timeout: Duration, stop: &mut Stop) {
             Some(PassOutcome::WaitsForService) | None => {}
         }
         if Instant::now() >= until {
-            warn!("the files of the static Pod stay on this node; remove them if it no longer needs them");
+            warn!(
+                "the files of the static Pod stay on this node; remove the files if the node no longer needs the static Pod"
+            );
             return;
         }
         tokio::select! {

@@ -88,7 +88,9 @@ async fn reach_api_server(kubeconfig: Option<&Path>, limit: Duration) -> ApiServ
         let client = cluster::connect(kubeconfig)
             .await
             .map_err(|error| error.to_string())?
-            .ok_or("the Pod has no token of a service account, or no environment of a Pod")?;
+            .ok_or(
+                "the Pod has no service account token, or no environment variable KUBERNETES_SERVICE_HOST",
+            )?;
         let info = client.apiserver_version().await;
         info.map(|info| info.git_version)
             .map_err(|error| error.to_string())

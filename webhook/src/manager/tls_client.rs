@@ -35,7 +35,7 @@ const MAX_RESPONSE: usize = 1 << 20;
 pub(crate) enum ProbeError {
     #[error("cannot connect to {0}: {1}")]
     Connect(String, String),
-    #[error("{0} does not have a certificate that the caBundle verifies: {1}")]
+    #[error("the caBundle does not verify the certificate of {0}: {1}")]
     Untrusted(String, String),
     #[error("{0} did not respond within {LIMIT:?}")]
     TooSlow(String),

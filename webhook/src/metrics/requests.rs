@@ -17,8 +17,8 @@ const LATENCY_BOUNDS: [f64; 12] = [
 ];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct WebhookLabels {
-    webhook: &'static str,
+pub(super) struct WebhookLabels {
+    pub(super) webhook: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]

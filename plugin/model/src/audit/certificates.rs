@@ -36,9 +36,9 @@ pub const CHECKS: &[AuditCheck] = &[
     AuditCheck {
         id: "webhook-certificate-expires-while-off",
         requirement: "if kcp-webhook is registered, its serving certificate is valid for longer than the machines stay off",
-        remedy: "before you switch off the machines, replace the certificate: if the manager of kcp-webhook or cert-manager made \
-            it, delete its Secret, and they create the next one, which is valid for 90 days; after a longer time without power, \
-            API servers refuse changes of control planes until the certificate is replaced",
+        remedy: "before you switch off the machines, replace the certificate: if the manager of kcp-webhook or cert-manager \
+            issued the certificate, delete its Secret, so that the issuer creates a certificate for the next 90 days; if the \
+            machines stay off for longer, API servers refuse changes of control planes until you replace the certificate",
         function: check_webhook_certificate_expires_while_off,
     },
 ];
@@ -190,7 +190,7 @@ fn kubelet_certificates(facts: &Facts, assumptions: Assumptions) -> Result<Evide
         };
         let left = duration / LEAST_LEFT;
         let text = format!(
-            "Node {} signs certificates for {}, of which at least {} are left when the power goes off",
+            "kube-controller-manager on Node {} signs certificates for {}, of which at least {} are left when the power goes off",
             node.name,
             format_duration(duration),
             format_duration(left)

@@ -23,8 +23,8 @@ pub const CHECKS: &[AuditCheck] = &[
     AuditCheck {
         id: "component-flags-differ",
         requirement: "each component of the control plane has the same flags on every Node",
-        remedy: "set the flags in the KubeadmControlPlane or in kubeadm's ClusterConfiguration, not in the manifests of single \
-            Nodes, and finish the rollout",
+        remedy: "set the flags in the KubeadmControlPlane or in kubeadm's ClusterConfiguration, not in the manifests of \
+            individual Nodes, and finish the rollout",
         function: check_component_flags_differ,
     },
 ];

@@ -22,8 +22,8 @@ use crate::{
 pub const CHECKS: &[AuditCheck] = &[
     AuditCheck {
         id: "endpoint-external",
-        requirement: "the control plane endpoint is served by static Pods of the Nodes, or kubelets do not need it, so that the \
-            cluster needs no load balancer outside",
+        requirement: "static Pods on the Nodes serve the control plane endpoint, or kubelets do not need the endpoint, so the \
+            cluster needs no external load balancer",
         remedy: "serve the endpoint from the Nodes, such as with kube-vip or HAProxy as static Pods; or accept that the cluster \
             comes back only after the load balancer or DNS server does; or let kubelets use a proxy on their own Node: kubectl kcp \
             generate api-proxy",

@@ -19,8 +19,8 @@ pub const CHECKS: &[AuditCheck] = &[
     AuditCheck {
         id: "api-services-unavailable",
         requirement: "each APIService with a server in the cluster is available",
-        remedy: "repair the server, or delete the APIService: while one is unavailable, namespaces are not deleted and garbage is \
-            not collected",
+        remedy: "repair the server, or delete the APIService: while an APIService is unavailable, namespaces are not deleted and \
+            garbage is not collected",
         function: check_api_services_unavailable,
     },
     AuditCheck {
@@ -40,8 +40,9 @@ pub const CHECKS: &[AuditCheck] = &[
     AuditCheck {
         id: "authentication-in-cluster",
         requirement: "API servers ask no server that runs in the cluster to authenticate or authorize users",
-        remedy: "run the server outside of the cluster, or as a static Pod of each control plane Node; administrators keep access \
-            with the client certificate in /etc/kubernetes/admin.conf",
+        remedy: "run the server outside of the cluster, or as a static Pod of each control plane Node; until then, keep a \
+            kubeconfig of the group system:masters, which needs no such server: /etc/kubernetes/super-admin.conf of the first Node, \
+            or the Secret CLUSTER-kubeconfig of Cluster API",
         function: check_authentication_in_cluster,
     },
 ];

@@ -86,7 +86,7 @@ fn static_pods_missing(facts: &Facts) -> Result<Evidence, Evidence> {
                         .find(|pod| pod.node == node.name && !pod.is_static && pod.container(name).is_some());
                     match scheduled {
                         Some(pod) => evidence.fail(format!(
-                            "Pod {} runs {name} on Node {}, but it is no static Pod",
+                            "Pod {} runs {name} on Node {}, but is not a static Pod",
                             pod.name, node.name
                         )),
                         None => evidence.fail(format!("Node {} has no static Pod of {name}", node.name)),

@@ -15,12 +15,13 @@ use crate::{
         membership::{ETCD, queried_objects},
     },
     duration::format_duration,
+    join_times::JoinLimit,
     problem::{CONTROL_PLANE_CONTROLLER, CONTROLLER_HINT, Problem, pauses},
     snapshot::{
         Reading, Snapshot,
         certificates::{Certificate, Urgency, Validity, not_renewed},
     },
-    staleness::{JOIN_LIMIT, age, format_age},
+    staleness::{age, format_age},
 };
 
 pub const CHECKS: &[Check] = &[
@@ -271,7 +272,7 @@ pub fn check_secrets_missing(observed: &Snapshot, now: Timestamp) -> CheckResult
     let is_new = !control_plane.status.initialized
         && control_plane
             .creation_timestamp()
-            .is_some_and(|created| age(created, now) < JOIN_LIMIT);
+            .is_some_and(|created| age(created, now) < JoinLimit::of(observed).limit);
     let absent = required
         .into_iter()
         .chain(client)

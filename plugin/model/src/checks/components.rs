@@ -88,7 +88,7 @@ pub fn condition_findings(observed: &Snapshot, kind: &str, component: &str, now:
     let settled = observed
         .machines
         .iter()
-        .filter(|machine| machine.has_node() && Phase::from_machine(machine, now) == Phase::Settled);
+        .filter(|machine| machine.has_node() && Phase::of(observed, machine, now) == Phase::Settled);
     settled
         .filter_map(|machine| {
             let condition = machine.condition(kind).filter(|condition| !condition.is_true())?;
@@ -147,7 +147,7 @@ pub fn check_api_servers_mismatch(observed: &Snapshot, now: Timestamp) -> CheckR
             .as_deref()
             .filter(|node| !with_pod.contains(node))?;
         let message = format!("node {node} has no API server pod");
-        match Phase::from_machine(machine, now) {
+        match Phase::of(observed, machine, now) {
             Phase::Deleting => None,
             Phase::Starting => Some(Finding::info(
                 machine_object(machine.name()),
@@ -282,7 +282,7 @@ fn failure_of_change(observed: &Snapshot, finding: Finding, now: Timestamp) -> F
             ..finding
         }
         .with_hint(format!(
-            "replace the Machine: kubectl kcp machine replace {name} -n {namespace}; to see why it ends: {see}"
+            "replace the Machine: kubectl kcp machine replace {name} -n {namespace}; to see why the component exits: {see}"
         ));
     }
     let Some(change) = change_beside(&verdicts) else {
@@ -293,7 +293,7 @@ fn failure_of_change(observed: &Snapshot, finding: Finding, now: Timestamp) -> F
         message: format!("{}; {}", finding.message, change.message),
         ..finding
     }
-    .with_hint(format!("{set_back}; to see why it ends: {see}"))
+    .with_hint(format!("{set_back}; to see why the component exits: {see}"))
 }
 
 /// A change of the spec that Machines have not got yet.

@@ -16,6 +16,7 @@ use crate::{
         rollout::CONTROLLER_OBSTACLES,
     },
     duration::format_duration,
+    join_times::{DEFAULT_JOIN_LIMIT, JoinLimit},
     plan::{
         blockers::{failed_probe, processing_blockers, unreachable_workload},
         messages::join_names,
@@ -25,9 +26,7 @@ use crate::{
         Snapshot,
         workload::{Component, StaticPod},
     },
-    staleness::{
-        JOIN_LIMIT, OBSERVATION_LIMIT, SUMMARY_LAG_LIMIT, age, format_age, stopped_controller_blocker,
-    },
+    staleness::{OBSERVATION_LIMIT, SUMMARY_LAG_LIMIT, age, format_age, stopped_controller_blocker},
 };
 
 pub const CHECKS: &[Check] = &[
@@ -78,7 +77,7 @@ pub const CHECKS: &[Check] = &[
         check_unavailable,
         Responsible::Fault(Actor::ControlPlaneController),
     )
-    .usually_within(JOIN_LIMIT)
+    .usually_within(DEFAULT_JOIN_LIMIT)
     .as_summary(),
     Check::new(
         "certificates-unavailable",
@@ -86,7 +85,7 @@ pub const CHECKS: &[Check] = &[
         check_certificates_unavailable,
         Responsible::Step(Actor::ControlPlaneController),
     )
-    .usually_within(JOIN_LIMIT)
+    .usually_within(DEFAULT_JOIN_LIMIT)
     .effect_of(&[&["secrets-missing"]]),
     Check::new(
         "etcd-cluster-unhealthy",
@@ -138,7 +137,8 @@ fn finding(observed: &Snapshot, condition: &Condition) -> Finding {
 fn is_new(observed: &Snapshot, now: Timestamp) -> bool {
     let control_plane = &observed.control_plane;
     let created = control_plane.creation_timestamp();
-    !control_plane.status.initialized && created.is_some_and(|created| age(created, now) < JOIN_LIMIT)
+    !control_plane.status.initialized
+        && created.is_some_and(|created| age(created, now) < JoinLimit::of(observed).limit)
 }
 
 pub fn check_status_missing(observed: &Snapshot, now: Timestamp) -> CheckResult {
@@ -223,7 +223,7 @@ fn check_change_not_recorded(observed: &Snapshot, now: Timestamp) -> CheckResult
     );
     let hint = format!(
         "look for errors in the controller's log: kubectl logs -n {} -l cluster.x-k8s.io/provider=control-plane-kubeadm \
-         --tail=-1; if it has none since the change, change any field of the spec, such as nodeDrainTimeoutSeconds",
+         --tail=-1; if the log has no error since the change, change any field of the spec, such as nodeDrainTimeoutSeconds",
         lease::CONTROL_PLANE_NAMESPACE
     );
     Ok(vec![
@@ -244,13 +244,13 @@ fn late_failure(observed: &Snapshot) -> String {
         .map(Machine::name)
         .collect();
     if unread.is_empty() {
-        "its reconciles fail at a later step, or one has failed before: from Cluster API 1.13 on, the controller then records \
-         the change only after another change"
+        "its reconciles fail at a later step, or one has failed there before: after such a failure, Cluster API 1.13 and \
+         later record the change only after another change of the spec"
             .to_owned()
     } else {
         format!(
-            "its reconciles fail at a later step, before it has read the certificates of the API servers of {}; one API server \
-             that it cannot reach is enough",
+            "its reconciles fail at a later step, before the controller has read the certificates of the API servers of {}; one \
+             API server that the controller cannot reach is enough",
             join_names(&unread, "and")
         )
     }
@@ -381,7 +381,7 @@ fn summary_findings(observed: &Snapshot, kind: &str, is_explained: bool, now: Ti
     let limit = if are_machines_changing(observed, now)
         || crate::checks::rollout::has_pending_change(observed, now)
     {
-        JOIN_LIMIT
+        JoinLimit::of(observed).limit
     } else {
         SUMMARY_LAG_LIMIT
     };

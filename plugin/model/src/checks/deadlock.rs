@@ -124,7 +124,7 @@ pub fn check_machine_deletions_deadlocked(observed: &Snapshot, _: Timestamp) -> 
     });
     let hint = if !survives {
         format!(
-            "save a snapshot: {}; do not remove the deletion hooks, because every Machine with a healthy \
+            "save a snapshot: {}; do not remove the pre-terminate hooks, because every Machine with a healthy \
              etcd member is being deleted, and etcd's data would be lost with the last of these Machines",
             snapshot_command(observed)
         )
@@ -190,13 +190,13 @@ fn deadlock_hint(observed: &Snapshot, first: &Machine, node: &str) -> String {
     match id {
         Some(id) => format!(
             "save a snapshot: {}; then remove the etcd member of Machine {machine}: kubectl kcp etcd remove-member {} \
-             {id} -n {}; then remove the deletion hook of Machine {machine}: {hook}",
+             {id} -n {}; then remove the pre-terminate hook of Machine {machine}: {hook}",
             snapshot_command(observed),
             observed.control_plane.name(),
             observed.control_plane.namespace()
         ),
         None => format!(
-            "the etcd member of Machine {machine} has already been removed, so remove the deletion hook of \
+            "the etcd member of Machine {machine} has already been removed, so remove the pre-terminate hook of \
              the Machine: {hook}"
         ),
     }

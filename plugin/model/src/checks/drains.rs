@@ -52,7 +52,7 @@ pub fn check_machine_drains_blocked(observed: &Snapshot, now: Timestamp) -> Chec
         if pods.is_empty() {
             return None;
         }
-        let outcome = if Phase::from_machine(machine, now) == Phase::Settled {
+        let outcome = if Phase::of(observed, machine, now) == Phase::Settled {
             CheckOutcome::Fail
         } else {
             CheckOutcome::Info

@@ -270,8 +270,8 @@ pub fn check_etcd_no_leader(observed: &Snapshot, now: Timestamp) -> CheckResult 
                     replacement_hint(observed, machine)
                 )),
                 None if latest.is_none() => finding.with_hint(format!(
-                    "start the stopped members on their hosts; if most of them can never run again, continue from one that is left: \
-                     {}",
+                    "start the stopped members on their hosts; if most of them can never run again, continue from a member that \
+                     is left: {}",
                     observed.recover_command()
                 )),
                 None => finding,

@@ -28,7 +28,7 @@ use crate::{
         management::describe_owner,
         workload::{Component, Node},
     },
-    staleness::{JOIN_LIMIT, OBSERVATION_LIMIT, age, format_age},
+    staleness::{OBSERVATION_LIMIT, age, format_age},
 };
 
 pub const CHECKS: &[Check] = &[
@@ -53,7 +53,7 @@ pub const CHECKS: &[Check] = &[
         check_etcd_learners_stuck,
         Responsible::Step(Actor::Kubeadm),
     )
-    .usually_within(JOIN_LIMIT)
+    .usually_within_join_limit()
     .effect_of(&[&["etcd-members-mismatch"]])
     .preflight(),
     Check::new(
@@ -81,12 +81,12 @@ pub fn check_etcd_members_mismatch(observed: &Snapshot, now: Timestamp) -> Check
     let is_member = |node: &str| membership.listed().any(|listed| listed.member.name == node);
     let without_member = observed.machines.iter().filter_map(|machine| {
         let node = machine.node()?;
-        if is_member(node) || Phase::from_machine(machine, now) == Phase::Deleting {
+        if is_member(node) || Phase::of(observed, machine, now) == Phase::Deleting {
             return None;
         }
         let message = format!("node {node} has no etcd member");
         let object = machine_object(machine.name());
-        if Phase::from_machine(machine, now) == Phase::Starting {
+        if Phase::of(observed, machine, now) == Phase::Starting {
             return Some(Finding::info(object, format!("{message} yet")));
         }
         let finding = Finding::fail(object, message);
@@ -112,7 +112,7 @@ pub fn check_etcd_members_mismatch(observed: &Snapshot, now: Timestamp) -> Check
         .filter(|ListedMember { member, .. }| is_unmatched(member))
         .partition(|ListedMember { member, .. }| learns_on_machine(member));
     let joining = machines_without_node(observed)
-        .filter(|machine| Phase::from_machine(machine, now) == Phase::Starting);
+        .filter(|machine| Phase::of(observed, machine, now) == Phase::Starting);
     let may_be_joining = unmatched.len() + learners.len() <= joining.count();
     let without_machine = unmatched.into_iter().map(|ListedMember { member, .. }| {
         let object = member_object(member);
@@ -267,7 +267,7 @@ pub fn check_etcd_learners_stuck(observed: &Snapshot, now: Timestamp) -> CheckRe
             let machine = machine_of_learner(observed, &member.name);
             let is_starting = machine.map_or_else(
                 || are_machines_changing(observed, now),
-                |machine| Phase::from_machine(machine, now) != Phase::Settled,
+                |machine| Phase::of(observed, machine, now) != Phase::Settled,
             );
             let with_machine = |finding: Finding| match machine {
                 Some(machine) => finding.with_object(machine_object(machine.name())),
@@ -281,7 +281,7 @@ pub fn check_etcd_learners_stuck(observed: &Snapshot, now: Timestamp) -> CheckRe
                     let replace = replacement_hint(observed, machine);
                     with_machine(Finding::fail(object, message)).with_hint(
                         match promotion_command(observed, survey, listed, now) {
-                            Some(promote) => format!("give it a vote: {promote}; or {replace}"),
+                            Some(promote) => format!("promote the member: {promote}; or {replace}"),
                             None => replace,
                         },
                     )

@@ -153,9 +153,9 @@ pub fn check_etcd_members_unresponsive(observed: &Snapshot, now: Timestamp) -> C
 /// What a leader that does not respond, but that the other members follow, means for deletions.
 fn consequence_of_leader(observed: &Snapshot) -> &'static str {
     if observed.release().has(Behaviour::LearnsLeaderFromFollowers) {
-        "it leads etcd, and Cluster API cannot move the leadership, so it does not finish the deletion of the member's Machine"
+        "it leads etcd, and Cluster API cannot move the leadership, so the deletion of the member's Machine does not finish"
     } else {
-        "it leads etcd, and Cluster API cannot move the leadership, so it deletes no Machine"
+        "it leads etcd, and Cluster API cannot move the leadership, so the controller deletes no Machine"
     }
 }
 
@@ -216,7 +216,7 @@ pub fn check_etcd_pods_not_ready(observed: &Snapshot, now: Timestamp) -> CheckRe
 fn host_hint(observed: &Snapshot, node: &str) -> String {
     let host = machine_of_node(observed, node).map_or_else(|| format!("node {node}"), host);
     format!(
-        "without quorum, read etcd's logs on the host of {host}: crictl logs $(crictl ps -aq --name etcd | head -n 1)"
+        "while etcd has no quorum, read its logs on the host of {host}: crictl logs $(crictl ps -aq --name etcd | head -n 1)"
     )
 }
 
@@ -301,7 +301,7 @@ fn count_votes(observed: &Snapshot, now: Timestamp) -> Result<VoteCount, NoResul
 /// has joined or has been deleted.
 fn clears_on_its_own(member: &quorum::Member, observed: &Snapshot, now: Timestamp) -> bool {
     match machine_of_node(observed, &member.name) {
-        Some(machine) => Phase::from_machine(machine, now) == Phase::Deleting,
+        Some(machine) => Phase::of(observed, machine, now) == Phase::Deleting,
         None => member.is_joining && phase_of_node(observed, &member.name, now) == Phase::Starting,
     }
 }
@@ -376,9 +376,10 @@ pub fn check_etcd_no_quorum(observed: &Snapshot, now: Timestamp) -> CheckResult 
         || {
             format!(
                 "start the stopped members on their hosts, because the controller cannot; {hosts}etcd recovers once most members \
-                 are running; if most of them can never run again, continue from one that is left: {}; if the data of all is lost, \
-                 restore a snapshot: https://etcd.io/docs/v3.6/op-guide/recovery/",
-                observed.recover_command()
+                 are running; if most of them can never run again, continue from a member that is left: {}; if the data of all \
+                 members is lost, restore a snapshot: {}",
+                observed.recover_command(),
+                observed.restore_command()
             )
         },
         |machine| sole_member_hint(observed, machine),
@@ -432,7 +433,7 @@ pub fn check_etcd_voters_unhealthy(observed: &Snapshot, now: Timestamp) -> Check
 fn votes_from_machines(observed: &Snapshot, now: Timestamp) -> (Votes, Vec<String>) {
     let members = || {
         let joined = observed.machines.iter().filter(|machine| machine.has_node());
-        joined.filter(|machine| Phase::from_machine(machine, now) == Phase::Settled)
+        joined.filter(|machine| Phase::of(observed, machine, now) == Phase::Settled)
     };
     let unhealthy: Vec<String> = members()
         .filter(|machine| observed.is_etcd_reported_down(machine))

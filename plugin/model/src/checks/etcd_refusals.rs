@@ -60,7 +60,7 @@ pub fn check_etcd_refuses_removal(observed: &Snapshot, _: Timestamp) -> CheckRes
     require_machines(observed)?;
     let finding = refused_deletion(observed).map(|RefusedDeletion { machine, refusal }| {
         let since = observed.machines.iter().find(|other| other.name() == machine);
-        let message = format!("its deletion cannot end: {refusal}");
+        let message = format!("its deletion cannot finish: {refusal}");
         about(&machine, &refusal, message)
             .with_since(since.and_then(Machine::deletion_timestamp))
             .with_hint(hint(observed, &refusal, Some(&machine)))

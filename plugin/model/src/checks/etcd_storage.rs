@@ -184,7 +184,7 @@ pub fn check_etcd_disk_slow(observed: &Snapshot, _: Timestamp) -> CheckResult {
         return Err(NoResult::unknown("no etcd member has reported its metrics"));
     }
     let hint = format!(
-        "give etcd a faster disk, or one of its own, and measure again: kubectl kcp etcd check {} -n {} --sample 1m",
+        "give etcd a faster disk, or a disk of its own, and measure again: kubectl kcp etcd check {} -n {} --sample 1m",
         observed.control_plane.name(),
         observed.control_plane.namespace()
     );

@@ -22,16 +22,15 @@ use crate::{
     duration::format_duration,
     quorum::Votes,
     snapshot::{EtcdMembers, Snapshot, etcd::EtcdMember},
-    staleness::JOIN_LIMIT,
 };
 
 pub const CHECKS: &[Check] = &[Check::new(
     "joining-member-needed",
-    "etcd would lose its quorum if Cluster API deleted a Machine that has no node yet, because its member would stay.",
+    "etcd would lose its quorum if Cluster API deleted a Machine that has no node yet, because the Machine's member would stay.",
     check_joining_member_needed,
     Responsible::StepBy(who_acts),
 )
-.usually_within(JOIN_LIMIT)];
+.usually_within_join_limit()];
 
 /// How long before the deadline of a `MachineHealthCheck` a person must act.
 const NOTICE: Duration = Duration::from_secs(5 * 60);
@@ -45,7 +44,7 @@ fn check_joining_member_needed(observed: &Snapshot, _: Timestamp) -> CheckResult
     let deadline = startup_deadline(observed, machine);
     let limit = match &deadline {
         Some(due) => format!(
-            "MachineHealthCheck {} marks it as unhealthy at {} (nodeStartupTimeout {}), and Cluster API then deletes it",
+            "MachineHealthCheck {} marks the Machine as unhealthy at {} (nodeStartupTimeout {}), and Cluster API then deletes it",
             due.check.name,
             due.at,
             format_duration(due.timeout)
@@ -53,8 +52,8 @@ fn check_joining_member_needed(observed: &Snapshot, _: Timestamp) -> CheckResult
         None => "no MachineHealthCheck limits the time until its node appears".to_owned(),
     };
     let message = format!(
-        "its etcd member votes, but the Machine has no node yet: if it is deleted, Cluster API does not remove the member, and \
-         etcd loses its quorum; {limit}"
+        "its etcd member votes, but the Machine has no node yet: if the Machine is deleted, Cluster API does not remove the \
+         member, and etcd loses its quorum; {limit}"
     );
     let keep = deadline.map_or_else(String::new, |_| {
         format!(
@@ -63,8 +62,8 @@ fn check_joining_member_needed(observed: &Snapshot, _: Timestamp) -> CheckResult
         )
     });
     let hint = format!(
-        "{keep}until it has a node, change neither the version nor the configuration; why it has none: kubectl describe \
-         machine {name} -n {namespace}"
+        "{keep}until the Machine has a node, change neither the version nor the configuration; to see why it has no node: \
+         kubectl describe machine {name} -n {namespace}"
     );
     let finding = Finding::fail(machine_object(name), message)
         .with_since(machine.creation_timestamp())

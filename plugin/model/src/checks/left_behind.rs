@@ -19,7 +19,7 @@ use crate::{
 
 pub const CHECKS: &[Check] = &[Check::new(
     "nodes-left-behind",
-    "A control plane Node has no Machine: it is left from a deleted Machine, or Cluster API does not manage it.",
+    "A control plane Node has no Machine: it is left over from a deleted Machine, or Cluster API does not manage it.",
     check_nodes_left_behind,
     Responsible::Fault(Actor::Person),
 )];
@@ -77,7 +77,7 @@ impl NodeWithoutMachine<'_> {
             (Some(true), Some(machine)) => unlisted_message(machine),
             (Some(true), None) => "has no Machine: Cluster API does not manage the node".to_owned(),
             (_, Some(machine)) => {
-                format!("is not ready and has no Machine: it is left from Machine {machine}")
+                format!("is not ready and has no Machine: it is left over from Machine {machine}")
             }
             (_, None) => "is not ready and has no Machine".to_owned(),
         }
@@ -135,7 +135,7 @@ impl NodeWithoutMachine<'_> {
         // The controller does not watch Nodes.
         if outcome == CheckOutcome::Fail {
             format!(
-                "{hint}; then let the controller notice: {}",
+                "{hint}; then make the controller reconcile now: {}",
                 observed.reconcile_command()
             )
         } else {

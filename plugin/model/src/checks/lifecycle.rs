@@ -10,10 +10,11 @@ use crate::{
         finding::{CheckOutcome, CheckResult, Finding, NoResult, machine_object, require},
         rollout::has_pending_change,
     },
+    join_times::DEFAULT_JOIN_LIMIT,
     plan::owners::cannot_adopt,
     problem::{Problem, pauses},
     snapshot::{Reading, Snapshot},
-    staleness::{DELETION_LIMIT, JOIN_LIMIT, format_age},
+    staleness::{DELETION_LIMIT, format_age},
 };
 
 pub const CHECKS: &[Check] = &[
@@ -59,7 +60,7 @@ pub const CHECKS: &[Check] = &[
         check_cluster_not_ready,
         Responsible::Step(Actor::InfrastructureProvider),
     )
-    .usually_within(JOIN_LIMIT),
+    .usually_within(DEFAULT_JOIN_LIMIT),
     Check::new(
         "infrastructure-template-missing",
         "The infrastructure template of the control plane does not exist.",

@@ -14,9 +14,11 @@ use crate::{
         rollout::{compare_machines, undo_hint},
     },
     controller_release::Behaviour,
+    duration::format_duration,
+    join_times::JoinLimit,
     problem::{Problem, leader_hint},
     snapshot::{ControllerLease, Reading, Snapshot},
-    staleness::{DELETION_LIMIT, JOIN_LIMIT, SLOW_DELETION, age, format_age},
+    staleness::{DELETION_LIMIT, SLOW_DELETION, age, format_age},
 };
 
 pub const CHECKS: &[Check] = &[
@@ -47,7 +49,7 @@ pub const CHECKS: &[Check] = &[
         check_machines_without_node,
         Responsible::StepBy(who_starts_machine),
     )
-    .usually_within(JOIN_LIMIT)
+    .usually_within_join_limit()
     .effect_of(&[&[
         "machines-paused",
         "core-controllers-stopped",
@@ -195,7 +197,7 @@ pub fn check_machines_without_node(observed: &Snapshot, now: Timestamp) -> Check
     let findings = observed
         .machines
         .iter()
-        .filter_map(|machine| match Phase::from_machine(machine, now) {
+        .filter_map(|machine| match Phase::of(observed, machine, now) {
             Phase::Deleting => None,
             Phase::Starting => Some(starting_finding(machine, now)),
             Phase::Settled if machine.has_node() || machine.deletion_timestamp().is_some() => None,
@@ -203,7 +205,9 @@ pub fn check_machines_without_node(observed: &Snapshot, now: Timestamp) -> Check
                 let lasts = machine.creation_timestamp().map_or_else(String::new, |created| {
                     format!(" within {}", format_age(created, now))
                 });
-                let message = format!("its node has not joined{lasts}");
+                let JoinLimit { limit, source } = JoinLimit::of(observed);
+                let limit = format_duration(limit);
+                let message = format!("its node has not joined{lasts}; the limit is {limit} ({source})");
                 let see = kubectl_describe_hint(machine);
                 let undo = undo_hint(observed, machine.name(), &compare_machines(observed, now));
                 let hint = match undo {
@@ -292,7 +296,7 @@ pub fn check_machine_deletions_slow(observed: &Snapshot, now: Timestamp) -> Chec
         if age(started, now) < SLOW_DELETION {
             return None;
         }
-        let outcome = if Phase::from_machine(machine, now) == Phase::Settled {
+        let outcome = if Phase::of(observed, machine, now) == Phase::Settled {
             CheckOutcome::Fail
         } else {
             CheckOutcome::Info
@@ -336,7 +340,7 @@ pub fn check_machines_not_ready(observed: &Snapshot, now: Timestamp) -> CheckRes
     let settled = observed
         .machines
         .iter()
-        .filter(|machine| machine.has_node() && Phase::from_machine(machine, now) == Phase::Settled);
+        .filter(|machine| machine.has_node() && Phase::of(observed, machine, now) == Phase::Settled);
     let findings = settled.filter_map(|machine| {
         let condition = machine
             .condition("Ready")

@@ -110,7 +110,7 @@ pub fn check_machines_unhealthy(observed: &Snapshot, now: Timestamp) -> CheckRes
     require_machines(observed)?;
     let findings = observed.machines.iter().filter_map(|machine| {
         let condition = machine.condition("HealthCheckSucceeded")?;
-        if condition.is_true() || Phase::from_machine(machine, now) == Phase::Deleting {
+        if condition.is_true() || Phase::of(observed, machine, now) == Phase::Deleting {
             return None;
         }
         let doubt = if condition.is_false() { "" } else { "unknown: " };
@@ -224,7 +224,7 @@ fn startup_finding(
     now: Timestamp,
 ) -> Finding {
     let message = format!(
-        "MachineHealthCheck {} {}, because it has no node within {} (nodeStartupTimeout)",
+        "MachineHealthCheck {} {}, because the Machine has no node within {} (nodeStartupTimeout)",
         due.check.name,
         marks(due.at, now),
         format_duration(due.timeout)
@@ -244,9 +244,9 @@ fn raise_startup_timeout_hint(check: &str, namespace: &str) -> String {
 
 fn marks(at: Timestamp, now: Timestamp) -> String {
     if at <= now {
-        "is due to mark it as unhealthy".to_owned()
+        "is due to mark the Machine as unhealthy".to_owned()
     } else {
-        format!("marks it as unhealthy at {at}")
+        format!("marks the Machine as unhealthy at {at}")
     }
 }
 
@@ -362,10 +362,10 @@ const fn outcome_of_problem(blocker: &Problem) -> CheckOutcome {
 
 fn uncovered_message(machine: &Machine) -> String {
     if machine.is_paused() {
-        "no MachineHealthCheck acts on this Machine, because it is paused".to_owned()
+        "no MachineHealthCheck acts on this Machine, because the Machine is paused".to_owned()
     } else if is_skipped(machine) {
         format!(
-            "no MachineHealthCheck acts on this Machine, because it has annotation {}",
+            "no MachineHealthCheck acts on this Machine, because the Machine has annotation {}",
             annotation::SKIP_REMEDIATION
         )
     } else {

@@ -129,7 +129,7 @@ fn with_recovery(observed: &Snapshot, hint: Option<String>) -> Option<String> {
             return hint;
         }
         format!(
-            "{hint}; if most control plane hosts are lost for good, continue from one that is left: {}",
+            "{hint}; if most control plane hosts are lost for good, continue from a host that is left: {}",
             observed.recover_command()
         )
     })

@@ -17,12 +17,13 @@ use crate::{
         machine_grace::{Phase, are_machines_changing, machine_of_node, machines_without_node},
         rollout::has_pending_change,
     },
+    join_times::DEFAULT_JOIN_LIMIT,
     kubelet_skew::{Skew, skew},
     snapshot::{
         Reading, Snapshot,
         workload::{Addon, Node, Workload},
     },
-    staleness::{JOIN_LIMIT, age, format_age},
+    staleness::{age, format_age},
 };
 
 pub const CHECKS: &[Check] = &[
@@ -131,7 +132,8 @@ pub fn check_addon_update_impossible(observed: &Snapshot, _: Timestamp) -> Check
     let updates = impossible_updates(observed, &control_plane.spec, None);
     // The controller reads the certificates after it has updated the add-ons.
     let consequence = control_plane.spec.certificates_expiry_days.map_or("", |_| {
-        ", before it records when the certificates of new Machines expire, so certificatesExpiryDays has no effect on them"
+        ", before the controller records when the certificates of new Machines expire, so certificatesExpiryDays has no effect \
+         on these Machines"
     });
     let findings = updates.into_iter().map(|update| {
         let outcome = if update.depends_on_version && control_plane.is_observed() {
@@ -177,9 +179,11 @@ pub fn check_kube_proxy_not_ready(observed: &Snapshot, now: Timestamp) -> CheckR
     addon_findings(observed, &expected, now)
 }
 
-/// Whether a node is ready and older than [`JOIN_LIMIT`].
+/// Whether a node is ready and older than [`DEFAULT_JOIN_LIMIT`].
 fn has_settled(node: &Node, now: Timestamp) -> bool {
-    let is_young = node.created.is_some_and(|created| age(created, now) < JOIN_LIMIT);
+    let is_young = node
+        .created
+        .is_some_and(|created| age(created, now) < DEFAULT_JOIN_LIMIT);
     node.ready == Some(true) && !is_young
 }
 
@@ -210,7 +214,7 @@ fn is_impossible(observed: &Snapshot, addon: &str) -> bool {
 
 fn joining_nodes(observed: &Snapshot, now: Timestamp) -> i64 {
     let joining = machines_without_node(observed)
-        .filter(|machine| Phase::from_machine(machine, now) == Phase::Starting);
+        .filter(|machine| Phase::of(observed, machine, now) == Phase::Starting);
     i64::try_from(joining.count()).unwrap_or(i64::MAX)
 }
 

@@ -179,8 +179,8 @@ impl Reason {
                     .to_owned()
             }
             Self::LockNotTaken { .. } => {
-                "apply the permissions for the Lease in the workload cluster, which `leader-migration generate -o rbac` \
-                 prints"
+                "in the workload cluster, apply the permissions for the Lease: `leader-migration generate -o rbac` prints \
+                 the permissions"
                     .to_owned()
             }
             Self::NotRunning { pod, .. } => format!("find out why the Pod does not run: kubectl -n kube-system logs \

@@ -279,8 +279,9 @@ pub fn quorum_risk(QuorumRisk { votes, refusal }: &QuorumRisk) -> String {
 /// What to do if every Machine of the control plane is being deleted.
 pub fn all_held_hint(namespace: &str, name: &str) -> String {
     format!(
-        "no deletion can be taken back: save a snapshot, and create a new Cluster; do not remove the deletion hooks, because etcd's \
-         data would be lost with the last Machine; to save a snapshot: kubectl kcp etcd snapshot {name} -n {namespace} --output-file FILE"
+        "Kubernetes cannot undo a deletion, and etcd's data is lost with the last Machine: save a snapshot, with kubectl kcp etcd \
+         snapshot {name} -n {namespace} --output-file FILE; then create a new Cluster; until then, keep the pre-terminate hooks of \
+         the Machines"
     )
 }
 

@@ -137,7 +137,7 @@ impl<'o> RefusedWrite<'o> {
     pub fn hint(&self, observed: &Snapshot) -> String {
         // After each error, the controller waits longer before it tries again. Nothing tells it that the cause is gone.
         let retry = format!(
-            "then end the controller's wait, which takes up to ten minutes: {}",
+            "then let the controller try again, which it otherwise does within ten minutes: {}",
             observed.reconcile_command()
         );
         match &self.refusal {

@@ -174,7 +174,7 @@ fn report(log: &str, nonce: &str) -> Result<ProbeReport, &'static str> {
     let line = log.lines().rev().find(|line| !line.trim().is_empty());
     let line = line.ok_or("the log is empty")?;
     let report: ProbeReport = serde_json::from_str(line)
-        .map_err(|_| "the last line of the log is no report of kcp-webhook probe")?;
+        .map_err(|_| "the last line of the log is not a report of kcp-webhook probe")?;
     if report.nonce == nonce {
         Ok(report)
     } else {

@@ -1,4 +1,4 @@
-//! The webhooks of others that review the same objects, in the order in which the API server calls them.
+//! The webhooks of others that review the same objects, and when the API server calls them.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kcp_api::{

@@ -46,7 +46,7 @@ pub enum ProblemSubject {
 pub enum Cause {
     /// The lease has ended, and no cluster uses the entry.
     Ended { at: Option<Timestamp> },
-    /// The lease's cluster no longer exists, or the lease has ended and may have had a cluster.
+    /// The cluster of the lease no longer exists. Or the lease has ended, and a cluster may have existed that no command has seen.
     ClusterGone {
         /// The time until which the entry stays reserved; `None` if the lease never ends.
         until: Option<Timestamp>,

@@ -106,8 +106,8 @@ fn leak(snapshot: &Snapshot, entry: &Entry, options: &RepairOptions<'_>) -> Opti
     };
     rule.has_ended(grace_ends).then(|| {
         format!(
-            "Hive reserved the entry for {cluster}, which does not exist, and no pool lists the entry that is not \
-             being deleted, so Hive does not free it"
+            "Hive reserved the entry for {cluster}, which does not exist; Hive does not free the entry, because no pool \
+             lists the entry, except for pools that are being deleted"
         )
     })
 }

@@ -99,7 +99,7 @@ pub(super) fn check_old_record(
         pool: None,
         cluster_deployment: None,
         cause: Cause::Leftover(
-            "an earlier kubectl-kcp wrote this Lease, and this version does not read it; delete the Lease",
+            "an earlier version of kubectl-kcp wrote this Lease, and this version cannot read it; delete the Lease",
         ),
         remedy: Remedy::None,
     })

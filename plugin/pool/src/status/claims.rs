@@ -93,14 +93,15 @@ fn obstacle(claim: &ClusterClaim, ready: Option<Timestamp>, now: Timestamp) -> O
     let since = |time: Timestamp| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     if !claim.status.conditions.has("Pending") && is_late(created) {
         return Some(format!(
-            "Hive has not processed the claim, which exists since {}; check that Hive runs",
+            "Hive has not processed the claim, which was created at {}; check that Hive runs",
             since(created)
         ));
     }
     let ready = ready?.max(created);
     is_late(ready).then(|| {
         format!(
-            "the pool has a running cluster without a claim, but Hive has not assigned it since {}; check that Hive runs",
+            "a running, unclaimed cluster has been available since {}, but Hive has not assigned it to the claim; check that \
+             Hive runs",
             since(ready)
         )
     })
@@ -138,10 +139,10 @@ mod tests {
 
     #[test]
     fn a_claim_that_hive_does_not_serve_is_stuck() {
-        let unprocessed = "clusterclaim/old: Hive has not processed the claim, which exists since \
+        let unprocessed = "clusterclaim/old: Hive has not processed the claim, which was created at \
                            2026-11-21T04:00:00Z; check that Hive runs";
-        let unassigned = "clusterclaim/old: the pool has a running cluster without a claim, but Hive has not assigned it \
-                          since 2026-11-21T04:00:00Z; check that Hive runs";
+        let unassigned = "clusterclaim/old: a running, unclaimed cluster has been available since 2026-11-21T04:00:00Z, but Hive has not \
+                          assigned it to the claim; check that Hive runs";
         let old = claim("old", LONG_AGO, true);
         for (case, claims, clusters, expected) in [
             (

@@ -47,8 +47,8 @@ const ROUNDS: usize = 2;
         EXPRESSION consists of comparisons with <, <=, > or >=, joined with && and ||; && binds tighter. If no member \
         matches, nothing changes, and the exit code is 0.
 
---compact and --disarm do the same as etcd compact before, and as etcd disarm after the defragmentation. With -A or -l, a \
-        control plane that is refused does not stop the next one; the exit code is the worst of all.
+--compact does the same as etcd compact before the defragmentation, and --disarm the same as etcd disarm after it. With -A or \
+        -l, a refusal for one control plane does not stop the next one; the exit code is the worst of all.
 
 Examples:
   kubectl kcp etcd defrag edge
@@ -142,7 +142,7 @@ async fn run_steps(
     match &arguments.when {
         // Which members match is known only after the compaction.
         Some(condition) if arguments.compact => goals.push(format!(
-            "defragment the etcd members of control plane {name} that then match {condition}"
+            "defragment the etcd members of control plane {name} that match {condition} after the compaction"
         )),
         _ if planned.is_empty() => {}
         _ => goals.push(format!(

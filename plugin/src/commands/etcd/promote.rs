@@ -31,12 +31,12 @@ use crate::{
 
 const NOT_DONE: &str = "member not promoted";
 
-/// Give a vote to a learner that has caught up.
+/// Promote a learner that has caught up.
 #[derive(Debug, Args)]
 #[command(
     after_help = "A learner receives etcd's data, but does not vote. kubeadm adds the member of a new Machine as a learner, and promotes it \
-        once it has caught up. This command promotes a learner that kubeadm has given up: one that runs, follows the leader and has applied its \
-        writes, on a Machine that is not being deleted. etcd must have a quorum of healthy voting members.
+        once it has caught up. This command promotes a learner that kubeadm has given up on: one that runs, follows the leader \
+        and has applied its writes, on a Machine that is not being deleted. etcd must have a quorum of healthy voting members.
 
 Examples:
   kubectl kcp etcd promote edge 8e9e05c52164694d

@@ -73,12 +73,13 @@ impl SnapshotCopy {
 /// Bring back an etcd that has lost its quorum for good, from the member that is left.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Use this command only if no majority of the members can ever run again; otherwise start them. It has two parts:
+    after_help = "Use this command only if no majority of the members can ever run again; otherwise start the members. It has \
+        two parts:
 
 1. The command prints a script for the host of the member that is left, and changes nothing. Run as `bash SCRIPT`, it only \
         prints what the member has, and names the other members. If several hosts are left, compare them, and name the one with the \
-        newest data with --survivor. Only if the hosts of all other members are off, and their data is lost or older, run it with \
-        --lost MEMBER,MEMBER: it keeps a copy of etcd's data, and makes the member the only one.
+        newest data with --survivor. Only if the hosts of all other members are off, and their data is lost or older, run the \
+        script with --lost MEMBER,MEMBER: the script keeps a copy of etcd's data, and makes this member the only one.
 2. With --continue, the command deletes the Machines that have lost their members, one after the other, and waits until the \
         controller has replaced them and every member is healthy.
 
@@ -105,8 +106,8 @@ pub struct RecoverArguments {
     #[arg(long, value_name = "FILE", conflicts_with = "resume")]
     pub script_file: Option<PathBuf>,
 
-    /// Only check whether everything is there that a recovery would need: a recent snapshot, access, running controllers, and etcdutl
-    /// on each host
+    /// Only check whether everything that a recovery needs is there: a recent snapshot, access, running controllers, and
+    /// etcdutl on each host
     #[arg(long, conflicts_with_all = ["survivor", "script_file", "resume"])]
     pub drill: bool,
 

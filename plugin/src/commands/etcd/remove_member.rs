@@ -25,10 +25,9 @@ const NOT_DONE: &str = "member not removed";
 /// Remove a member that Cluster API does not remove.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Cluster API removes the member of each Machine that it deletes. This command removes the others: a member \
-        of no Machine, such as one that was added and never started, a member of a Machine that is being deleted, and a dead \
-        member because of which etcd refuses to remove the member of a Machine that is being deleted. A quorum of healthy \
-        members must remain.
+    after_help = "Cluster API removes the member of each Machine that it deletes. This command removes other members: a \
+        member of no Machine, such as a member that never started; the member of a Machine that is being deleted; and a dead \
+        member that keeps etcd from removing the member of such a Machine. A quorum of healthy members must remain.
 
 Examples:
   kubectl kcp etcd remove-member edge 8e9e05c52164694d
@@ -144,7 +143,7 @@ async fn report(
     let namespace = &maintenance.connection().namespace;
     if let Some(machine) = waiting_machine {
         maintenance.terminal.hint(&format!(
-            "the controller deletes Machine {machine} when it tries again, within ten minutes, or at once after: kubectl kcp \
+            "the controller tries again to delete Machine {machine} within ten minutes; to make it try again now: kubectl kcp \
              reconcile machine/{machine} -n {namespace}"
         ));
     }

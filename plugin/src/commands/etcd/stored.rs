@@ -74,7 +74,7 @@ impl SnapshotFolder {
                 Ok(Self::Remote(Box::new(Bucket::open(object)?), object.clone()))
             }
             _ => Err(anyhow!(
-                "--output-file {place} is not an existing folder, or one of a bucket, such as s3://backups/prod/"
+                "--output-file {place} is neither an existing folder, nor a folder of a bucket, such as s3://BUCKET/PREFIX/"
             )),
         }
     }
@@ -238,7 +238,10 @@ mod tests {
     fn a_file_is_no_folder() {
         for place in ["edge.db", "-", "s3://b/edge.db"] {
             let error = SnapshotFolder::open(&place.parse().unwrap()).err().unwrap();
-            assert!(error.to_string().contains("is not an existing folder"), "{error}");
+            assert!(
+                error.to_string().contains("is neither an existing folder"),
+                "{error}"
+            );
         }
     }
 }

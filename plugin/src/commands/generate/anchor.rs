@@ -63,7 +63,7 @@ fn files(installed: &InstalledAnchor, arguments: &AnchorArguments) -> String {
     let host_files = StaticPod::of_anchor(anchor_namespace, &installed.image, &installed.arguments);
     let control_plane = host_files.control_plane(installed.configuration.as_deref(), secret);
     format!(
-        "# Add these fields to the KubeadmControlPlane, its lists to the lists that are there. Secret {secret} must exist in the\n\
+        "# Add these fields to the KubeadmControlPlane; append their list items to its lists. Secret {secret} must exist in the\n\
          # namespace of the control plane: copy Secret {anchor_namespace}/kcp-webhook-tls, and copy it again after each renewal.\n"
     ) + &text(&control_plane)
 }

@@ -24,10 +24,11 @@ use crate::{
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The kubelet of each new Machine then connects to HAProxy on its own node, which connects to an API server \
-        that is ready. With --api-server, name the load balancer: a rollout replaces the API servers of today, and a Machine that \
-        is created later would find none of them. Install manifests/api-proxy in the workload cluster, which replaces the \
-        load balancer in the list by the API servers. Add the lists to those of your manifest; a patch would replace them.
+    after_help = "With these fields, the kubelet of each new Machine connects to HAProxy on its own node, and HAProxy connects \
+        to an API server that is ready. With --api-server, name the load balancer: a rollout replaces the current API servers, \
+        so a Machine that is created later would find none of them. Install manifests/api-proxy in the workload cluster: it \
+        replaces the load balancer in HAProxy's list with the API servers. Add the lists to those of your manifest; a patch \
+        would replace them.
 
 Examples:
   kubectl kcp generate api-proxy --api-server 10.0.0.10:6443
@@ -127,7 +128,7 @@ fn files(servers: &BTreeSet<SocketAddr>, arguments: &ApiProxyArguments) -> Strin
             json!({"spec": {"template": {"spec": without_init(config)}}}),
         ),
     };
-    format!("# Add these fields to the {kind}, its lists to the lists that are there.\n") + &text(&fields)
+    format!("# Add these fields to the {kind}; append their list items to its lists.\n") + &text(&fields)
 }
 
 /// Only a control plane initializes a cluster.
@@ -179,7 +180,7 @@ mod tests {
             "8445",
         ]);
         assert!(
-            printed.starts_with("# Add these fields to the KubeadmConfigTemplate,"),
+            printed.starts_with("# Add these fields to the KubeadmConfigTemplate;"),
             "{printed}"
         );
         for expected in [

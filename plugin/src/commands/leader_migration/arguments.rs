@@ -103,8 +103,8 @@ const GENERATE_HELP: &str = "The steps of a migration:
 The command changes nothing. Apply its output with kubectl: the Role and the RoleBinding in the workload cluster with \
 `kubectl apply -f -`, and the JSON patch in the management cluster with `kubectl patch --type=json`. Each part starts \
 with the command that applies it. The patch contains the uid and the resourceVersion of the control plane, so the API \
-server rejects it if the control plane has changed since the command judged it. A manifest without them gives a patch \
-that notices no change.
+server rejects it if the control plane has changed since the command judged it. A patch from a \
+manifest without these two fields does not notice such a change.
 
 Exit code 1 means that the step would harm the cluster, or that it is unknown whether it would; then the command prints \
 the reasons on stderr, and nothing else. It makes the same checks as `leader-migration check`, and asks the controller \
@@ -157,7 +157,7 @@ pub struct GenerateArguments {
     #[arg(long, value_name = "NAMESPACE", default_value = "kube-system", value_parser = parse_namespace)]
     pub ccm_namespace: String,
 
-    /// Manifest of the control plane, for the step start without a cluster; - means stdin
+    /// Manifest of the control plane, with which `--step start` needs no cluster; - means stdin
     #[arg(short, long = "filename", value_name = "FILE")]
     pub file: Option<PathBuf>,
 

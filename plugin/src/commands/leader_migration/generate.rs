@@ -170,7 +170,9 @@ fn document(
             let patch = patch(arguments, generated, control_plane)?;
             match permissions {
                 Some(_) if arguments.output_file != Path::new(STDIN) => {
-                    bail!("kubectl reads one part at a time: add -o rbac or -o patch to --output-file")
+                    bail!(
+                        "the permissions and the patch go to different clusters, so they need two files: with --output-file, also pass -o rbac or -o patch"
+                    )
                 }
                 Some(permissions) => format!("{permissions}---\n{patch}"),
                 None => patch,

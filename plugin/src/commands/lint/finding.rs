@@ -183,7 +183,7 @@ impl LintRule {
     pub(super) const fn why(self) -> &'static str {
         match self {
             Self::KindMissing => {
-                "An API server rejects an object without them, and lint can only guess the kind from the fields."
+                "An API server rejects an object without these fields, and lint can only guess the kind from the fields."
             }
             Self::VersionUnserved => "An API server rejects an object whose `apiVersion` it does not serve.",
             Self::Undecodable => "An API server rejects the object, and lint cannot apply the rules to it.",

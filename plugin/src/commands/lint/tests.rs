@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use crate::commands::lint::{
     Input, LintArguments, LintReport, NAMESPACE, ObjectSource, manifests, subject::Subject,
 };
+use crate::document::Versioned;
 use crate::output::Report as _;
 use crate::testing::{assert_every_format, schema};
 use crate::{
@@ -174,7 +175,7 @@ fn text_of_faulty_objects() {
 
 #[test]
 fn json_of_faulty_objects() {
-    insta::assert_snapshot!(printer::json(&lint_yaml(FAULTY)).unwrap());
+    insta::assert_snapshot!(printer::json(&Versioned(lint_yaml(FAULTY))).unwrap());
 }
 
 #[test]
@@ -324,7 +325,7 @@ fn lint_update(old: Option<&Value>, new: &Value) -> LintReport {
 
 /// The rules and fields of the findings, in the order of the report.
 fn found(report: &LintReport) -> Vec<(String, String)> {
-    let json: Value = serde_json::from_str(&printer::json(report).unwrap()).unwrap();
+    let json: Value = serde_json::from_str(&printer::json(&Versioned(report)).unwrap()).unwrap();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let findings = json["findings"].as_array().unwrap();
     findings
@@ -536,7 +537,7 @@ fn text_of_objects_in_a_cluster() {
 
 #[test]
 fn json_of_objects_in_a_cluster() {
-    insta::assert_snapshot!(printer::json(&objects_in_a_cluster()).unwrap());
+    insta::assert_snapshot!(printer::json(&Versioned(objects_in_a_cluster())).unwrap());
 }
 
 #[test]
@@ -590,7 +591,7 @@ fn every_format_says_why_a_denial_became_a_warning() {
     schema::conforms(&moved);
     let reason = "the object is a copy, as clusterctl move or Hive makes one; the webhook denies the object if its Cluster \
         does not exist or is not paused";
-    let json: Value = serde_json::from_str(&printer::json(&moved).unwrap()).unwrap();
+    let json: Value = serde_json::from_str(&printer::json(&Versioned(&moved)).unwrap()).unwrap();
     assert_eq!(json["findings"][0]["downgradeReason"], reason);
     assert_eq!(json["findings"][0]["action"], "warn");
     let sarif: Value = serde_json::from_str(&moved.to_sarif().unwrap()).unwrap();
@@ -617,7 +618,7 @@ fn every_format_says_why_a_denial_became_a_warning() {
 
 /// The rule, the field and the action of each finding.
 fn judged(report: &LintReport) -> Vec<(String, String, String)> {
-    let json: Value = serde_json::from_str(&printer::json(report).unwrap()).unwrap();
+    let json: Value = serde_json::from_str(&printer::json(&Versioned(report)).unwrap()).unwrap();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let findings = json["findings"].as_array().unwrap().iter();
     findings
@@ -916,7 +917,7 @@ fn files_of_other_programs_are_only_counted() {
     schema::conforms(&report);
     assert_eq!(
         report.text(Layout::default()),
-        "1 object in 8 files: 1 checked, 0 skipped, 7 documents are no Kubernetes objects; 0 denials, 0 warnings\n"
+        "1 object in 8 files: 1 checked, 0 skipped, 7 documents are not Kubernetes objects; 0 denials, 0 warnings\n"
     );
     assert_eq!(report.verdict(), Verdict::Met);
     // Flux's objects have the same kind, and an object without a kind is none of these files.
@@ -1284,13 +1285,20 @@ fn an_update_of_a_topology_is_checked_with_the_old_one() {
             "controlPlane": {"replicas": replicas, "metadata": {"labels": {"a": "b"}}}}});
         object
     };
-    let report = |old: i64, new: i64| found(&lint_update(Some(&cluster(&json!(old))), &cluster(&json!(new))));
+    let report = |old: i64, new: i64| lint_update(Some(&cluster(&json!(old))), &cluster(&json!(new)));
     let zero = vec![(
         "replicas-not-positive".to_owned(),
         "spec.topology.controlPlane.replicas".to_owned(),
     )];
-    assert_eq!(report(3, 0), zero);
-    assert_eq!(report(0, 0), []);
+    assert_eq!(
+        (found(&report(3, 0)), report(3, 0).verdict()),
+        (zero.clone(), Verdict::Negative)
+    );
+    // The fault is not new, so it is only a warning.
+    assert_eq!(
+        (found(&report(0, 0)), report(0, 0).verdict()),
+        (zero, Verdict::Met)
+    );
 }
 
 fn samples(folder: &str) -> Vec<PathBuf> {

@@ -112,7 +112,7 @@ fn parse_ttl(text: &str) -> Result<Duration, String> {
     let ttl = parse_duration(text)?;
     if ttl < MIN_TTL {
         return Err(format!(
-            "the ttl must be at least {} s, so that the command can renew the lease in time",
+            "the ttl must be at least {} s, so that `pool exec` can renew the lease in time",
             MIN_TTL.as_secs()
         ));
     }

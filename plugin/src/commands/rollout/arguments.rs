@@ -31,7 +31,7 @@ pub enum RolloutCommand {
     Start(StartArguments),
     /// Cancel a planned rollout
     Cancel(CancelArguments),
-    /// Undo a change with which new Machines do not start: write back the spec that earlier Machines have
+    /// Undo a change that keeps new Machines from starting: write back the spec that earlier Machines have
     Undo(UndoArguments),
     /// Pause a control plane, even during a rollout: controllers stop reconciling it
     Pause(PauseArguments),

@@ -75,9 +75,10 @@ The policies are a second line of defense in addition to the webhook. Validating
 policies 1.36. To install them, pipe the output into: kubectl apply -f -
 
 With mutating policies, an update that omits replicas keeps the number of replicas, even while the webhook is disabled. Without \
-them, Cluster API then sets 1.
+mutating policies, Cluster API sets 1 while the webhook is disabled.
 
-Of the validating policies, the first lines list the rules that cannot be exported, each with the reason. Policies have no clock, so they accept expired overrides. They do not warn about problems that existed before a change.";
+The first lines of the validating policies list the rules that cannot be exported, each with the reason. Policies have no clock, \
+    so they accept expired overrides. They do not warn about problems that existed before a change.";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ExportFormat {

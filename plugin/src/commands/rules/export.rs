@@ -50,8 +50,12 @@ fn omitted_rules(configuration: &Configuration) -> String {
         let _ = writeln!(text, "# - {}: {}", rule.id, NoCel::as_str(why));
     }
     let off = rules().filter(|rule| rule.cel.no_cel().is_none() && configuration.action(rule) == Action::Off);
+    let mut off = off.peekable();
+    if off.peek().is_some() {
+        text.push_str("# Rules that the configuration switches off, so that nothing enforces them:\n");
+    }
     for rule in off {
-        let _ = writeln!(text, "# - {}: off in the configuration", rule.id);
+        let _ = writeln!(text, "# - {}", rule.id);
     }
     text
 }
@@ -138,7 +142,7 @@ mod tests {
                 .collect();
             assert_eq!(found, policies, "{action:?}");
             assert_eq!(
-                text.contains("# - replicas-even: off in the configuration"),
+                text.contains("so that nothing enforces them:\n# - replicas-even\n"),
                 action == Action::Off
             );
         }

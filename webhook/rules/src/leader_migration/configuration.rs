@@ -30,7 +30,7 @@ pub struct ControllerLeader {
 /// contain no text of the configuration, which may be secret, apart from names of fields.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ConfigurationProblem {
-    #[error("it is not valid YAML{}", hint(*.unquoted_star))]
+    #[error("the text is not valid YAML{}", hint(*.unquoted_star))]
     NotYaml {
         /// Whether the text has an unquoted `*`, which starts an alias in YAML. The samples of the KEP have one.
         unquoted_star: bool,
@@ -450,9 +450,9 @@ controllerLeaders:
             (
                 VALID.replace("\"*\"", "*"),
                 35,
-                &["it is not valid YAML; write \"*\" in quotes"],
+                &["the text is not valid YAML; write \"*\" in quotes"],
             ),
-            (": :\n- {".to_owned(), 35, &["it is not valid YAML"]),
+            (": :\n- {".to_owned(), 35, &["the text is not valid YAML"]),
             (
                 "a string".to_owned(),
                 35,
@@ -517,7 +517,7 @@ controllerLeaders:
             (
                 VALID.replace("leaderName", "leaderName: first\nleaderName"),
                 32,
-                &["it is not valid YAML"],
+                &["the text is not valid YAML"],
             ),
             (
                 VALID.replace("leaderName", "leadername"),
@@ -540,8 +540,8 @@ controllerLeaders:
     fn a_hostile_text_is_not_expanded() {
         let bomb = "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b]\n\
                     d: [*c,*c,*c,*c,*c,*c,*c,*c]\n";
-        assert_eq!(problems(bomb, 35), ["it is not valid YAML"]);
-        assert_eq!(problems(&"[".repeat(5_000), 35), ["it is not valid YAML"]);
+        assert_eq!(problems(bomb, 35), ["the text is not valid YAML"]);
+        assert_eq!(problems(&"[".repeat(5_000), 35), ["the text is not valid YAML"]);
     }
 
     #[test]

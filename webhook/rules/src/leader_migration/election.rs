@@ -5,7 +5,7 @@ use super::{Assignment, Component, Controller, Lock, Manager};
 /// The maximum number of controller managers to consider: two components, each before and after an upgrade.
 const MAX_MANAGERS: usize = 4;
 
-/// A controller manager as a candidate for its locks.
+/// A controller manager, and the locks (Leases) for which it competes.
 struct Candidate {
     component: Component,
     /// The index of the main lock in the list of all locks. `None` if the controller manager elects no

@@ -141,7 +141,7 @@ impl fmt::Display for Caveat {
             ),
             Self::LeaderNameInUse(component, name) => write!(
                 f,
-                "leaderName of {component} is {name}, the Lease of another component or a main lock"
+                "leaderName of {component} is {name}, which is already the Lease of another component or a main lock"
             ),
         }
     }

@@ -63,7 +63,7 @@ const RULES: &[Rule] = &[
     Rule {
         id: "component-flag-deprecated",
         summary: "components should not get deprecated flags",
-        why: "A later version may not know the flag, and then exits at startup.",
+        why: "A later version of the component may not know the flag, and then exits at startup.",
         operations: ON_WRITE,
         action: Action::Audit,
         scope: Scope::Object,
@@ -76,8 +76,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "component-flag-value-refused",
         summary: "each flag must have a value that the component accepts",
-        why: "A component exits at startup if it cannot parse the value of a flag, such as a duration without a unit, or does not accept \
-              it. The first new Machine then never becomes ready, and the rollout stops.",
+        why: "A component exits at startup if it cannot parse the value of a flag (such as a duration without a unit), or does \
+              not accept the value. The first new Machine then never becomes ready, and the rollout stops.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -91,8 +91,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "component-flags-conflict",
         summary: "the flags of a component must be valid together, and with those of kubeadm",
-        why: "kubeadm passes flags of its own to the components. Some flags exclude each other, and the component then exits at \
-              startup.",
+        why: "kubeadm passes flags of its own to the components. Some flags cannot be combined: a component that gets two such \
+              flags exits at startup.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -105,8 +105,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "kubelet-label-refused",
         summary: "a kubelet must only set labels that Kubernetes lets it set",
-        why: "The kubelet exits at startup if node-labels has a label in Kubernetes' domains that only others may set. The Machine \
-              then never becomes a Node.",
+        why: "The kubelet exits at startup if node-labels has a label in the domains kubernetes.io or k8s.io that a kubelet may \
+              not set. The Machine then never becomes a Node.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -284,9 +284,9 @@ impl<'n> Unknown<'n> {
             ),
             Absence::Always if name.is_empty() => (
                 format!(
-                    "the list of the flag has an empty item, which is no {what}, and {program} exits at startup"
+                    "the list in the flag's value has an empty item, which is not a valid {what}, so {program} exits at startup"
                 ),
-                "remove the comma before or after it".to_owned(),
+                "remove the extra comma".to_owned(),
             ),
             Absence::Always if self.is_shown() => (
                 format!(
@@ -408,7 +408,7 @@ fn flag_deprecated(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fault
                 text.trim_end_matches('.')
             )
             .into(),
-            remedy: "remove the flag before a version that does not know it".into(),
+            remedy: "remove the flag before you upgrade to a version that does not know it".into(),
         });
     }
 }
@@ -467,7 +467,7 @@ fn taint_refused(spec: &ControlPlaneSpec<'_>, faults: &mut Faults) {
                 )),
                 reason: CauseReason::NotSupported,
                 value: Some(HIDDEN.to_owned()),
-                detail: "kubeadm passes the taint to the kubelet, which exits at startup".into(),
+                detail: "kubeadm passes the taint to the kubelet, which does not know this effect and exits at startup".into(),
                 remedy: format!("set one of {}", TAINT_EFFECTS.join(", ")).into(),
             };
             faults.push_redacted(effect, fault);
@@ -525,9 +525,9 @@ fn kubelet_label_refused(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut
                     reason: CauseReason::Forbidden,
                     value: Some(HIDDEN.to_owned()),
                     detail: format!("a kubelet may not set {label}, and exits at startup").into(),
-                    remedy: "set labels such as node-role.kubernetes.io/NAME in machineTemplate.metadata.labels, or for workers in \
-                             template.metadata.labels of the MachineDeployment, from which Cluster API copies them to the Node; kubectl \
-                             label sets any other".into(),
+                    remedy: "remove the label here; Cluster API copies labels such as node-role.kubernetes.io/NAME to the Node from \
+                             machineTemplate.metadata.labels, and for workers from spec.template.metadata.labels of the MachineDeployment; \
+                             set other labels with kubectl label".into(),
                 };
                 faults.push_redacted(key, fault);
             }

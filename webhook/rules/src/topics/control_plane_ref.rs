@@ -90,7 +90,7 @@ fn cluster_references_other(change: &Change<'_, KubeadmControlPlane<'_>>, faults
         reason: CauseReason::Invalid,
         value: None,
         detail: format!(
-            "Cluster {} refers to {other:?}, so no controller reconciles this control plane",
+            "Cluster {} refers to control plane {other:?}, so no controller reconciles this control plane",
             cluster.name
         )
         .into(),

@@ -27,7 +27,7 @@ const RULES: &[Rule] = &[
         id: "coredns-migration-unsupported",
         summary: "Cluster API must be able to migrate the CoreDNS configuration",
         why: "When the version of CoreDNS changes, Cluster API migrates the Corefile (the configuration of \
-              CoreDNS). If it knows no migration from the old to the new version, it never updates CoreDNS.",
+              CoreDNS). If Cluster API knows no migration from the old to the new version, it never updates CoreDNS.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -175,7 +175,7 @@ fn migration_unsupported(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &
     };
     let detail = match migration {
         CorefileMigration::Downgrade => format!(
-            "CoreDNS is at {}, and Cluster API migrates its configuration only to newer versions",
+            "CoreDNS is at {}, and Cluster API migrates the CoreDNS configuration only to newer versions",
             quote(old)
         ),
         CorefileMigration::Unsupported => format!(
@@ -202,9 +202,9 @@ fn version_unknown(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fa
         );
         faults.push(fault(new, CauseReason::Invalid, detail, remedy));
     } else if let Some(new) = first_tag(change) {
-        let detail = "the tag was unset, so kcp-webhook does not know which version of CoreDNS runs; if it is newer, or \
-                      unknown to Cluster API, Cluster API never changes CoreDNS, and its reconciles fail after the Machines \
-                      are up to date";
+        let detail = "the tag was unset, so kcp-webhook does not know which version of CoreDNS runs; if the running version \
+                      is newer than the tag, or unknown to Cluster API, Cluster API never updates CoreDNS, and its reconciles \
+                      of the control plane fail once the Machines are up to date";
         let name = change.new.metadata.name.as_deref().unwrap_or("NAME");
         let remedy = format!(
             "compare the tag with the CoreDNS that runs: kubectl kcp plan {name}{} -f FILE",

@@ -43,8 +43,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "cluster-not-made-by-hive",
         summary: "only Hive should create clusters of a pool that Hive manages",
-        why: "Hive counts every ClusterDeployment of the pool. It deletes one that it does not need within seconds, or \
-              gives it to a ClusterClaim.",
+        why: "Hive counts every ClusterDeployment of the pool. Within seconds, Hive deletes a ClusterDeployment that the pool \
+              does not need, or gives the ClusterDeployment to a ClusterClaim.",
         operations: ON_CREATE,
         action: Action::Warn,
         scope: Scope::Cluster(&[Part::Customization]),
@@ -149,7 +149,8 @@ fn not_made_by_hive(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Fau
         reason: CauseReason::Forbidden,
         value: Some(quote(customization)),
         detail: format!(
-            "the customization has the finalizer of Hive's pool {}, and Hive deletes clusters that it did not create",
+            "the customization has the finalizer of Hive's pool {}; Hive deletes clusters that it did not create, or gives them \
+             to a ClusterClaim",
             quote(&pool.pool_name)
         )
         .into(),

@@ -125,8 +125,8 @@ fn deleted_while_in_use(change: &Change<'_, ClusterDeploymentCustomization<'_>>,
     if let Some(ClusterDeployment { namespace, name, .. }) = users.next() {
         faults.push(fault(
             format!(
-                "ClusterDeployment {name} uses this customization; after the deletion, its names and \
-                     addresses would appear to be free"
+                "ClusterDeployment {name} uses this customization; after the deletion, the names and \
+                     addresses of the customization would appear to be free"
             ),
             format!(
                 "delete the ClusterDeployment first: kubectl delete clusterdeployment {name} -n {namespace}"

@@ -22,8 +22,8 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[Rule {
     id: "control-plane-in-use",
     summary: "a control plane must not be deleted while its Cluster has worker Machines",
-    why: "Cluster API deletes the Machines of the control plane only after all workers are deleted. But the deletion cannot \
-          be undone, and from then on Cluster API neither scales, upgrades nor repairs the control plane.",
+    why: "A deletion cannot be undone. Cluster API keeps the Machines of the control plane until all workers are deleted, but no \
+          longer scales, upgrades or repairs the control plane.",
     operations: ON_DELETE,
     action: Action::Deny,
     scope: Scope::Cluster(&[Part::Cluster, Part::WorkerMachines, Part::NamespaceTerminating]),
@@ -58,8 +58,8 @@ fn deleted_with_workers(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &m
             reason: CauseReason::Forbidden,
             value: None,
             detail: format!(
-                "Cluster {name} still has workers, such as {worker}; until they are deleted, Cluster API would keep the control \
-                 plane, but neither scale, upgrade nor repair it, and the deletion cannot be undone"
+                "Cluster {name} still has workers, such as {worker}; the deletion cannot be undone, and until the workers are \
+                 deleted, Cluster API would keep the control plane without scaling, upgrading or repairing it"
             )
             .into(),
             remedy: format!(

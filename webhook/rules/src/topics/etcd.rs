@@ -80,8 +80,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "etcd-upgrade-unsafe",
         summary: "etcd must run 3.5.26 or later before it is upgraded to 3.6",
-        why: "etcd 3.6 reads its members from another place than 3.5. Up to 3.5.25, members that were removed long ago are still \
-              there, and after the upgrade they count as voters, so etcd can lose its quorum.",
+        why: "etcd 3.6 reads its members from another place than etcd 3.5. Up to 3.5.25, this place can still list members that \
+              were removed long ago. After the upgrade, these members count as voters, so etcd can lose its quorum.",
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Transition,
@@ -218,13 +218,18 @@ fn upgrade_unsafe(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fau
             reason: CauseReason::Forbidden,
             value: None,
             detail: format!(
-                "this upgrades etcd to 3.{}; before that, every member must run {FIRST_SAFE} or later, or members that were removed \
-                 long ago come back",
+                "this change upgrades etcd to 3.{}; unless every member runs {FIRST_SAFE} or later before the upgrade, members \
+                 that were removed long ago can come back",
                 new.minor
             )
             .into(),
             remedy: format!(
-                "first set etcd.local.imageTag to {FIRST_SAFE}-0 or later, and wait until the rollout is complete"
+                "first set etcd.local.imageTag{} to {FIRST_SAFE}-0 or a later tag of 3.5, and wait until the rollout is complete",
+                if change.context.topology.is_some() {
+                    " in the ClusterClass or its variables"
+                } else {
+                    ""
+                }
             )
             .into(),
         });

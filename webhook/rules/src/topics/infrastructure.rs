@@ -50,9 +50,9 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "machine-image-kept",
-        summary: "a template that names an image changes together with the minor version",
-        why: "The templates of some providers name one image, which contains the kubelet and kubeadm. If only the version changes, new \
-              Machines have the old ones: they join with the wrong version, or not at all.",
+        summary: "a template that names an image should change together with the minor version",
+        why: "The templates of some providers name one image, which contains the kubelet and kubeadm. If only the version \
+              changes, new Machines have the old kubelet and kubeadm, and join with the wrong version, or not at all.",
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Transition,
@@ -101,7 +101,8 @@ fn image_kept(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults)
         field: change.new.infrastructure_ref_path().into(),
         reason: CauseReason::Invalid,
         value: reference.name.as_deref().map(quote),
-        detail: format!("the template stays, so if its image is one of {old}, new Machines get the old kubelet").into(),
+        detail: format!("the template does not change, so if its image contains Kubernetes {old}, new Machines get the old \
+                         kubelet").into(),
         remedy: format!(
             "create a {kind} with an image of {new}, and write both in one update: kubectl kcp upgrade {control_plane} --to {new} \
              --infrastructure-template TEMPLATE"

@@ -22,10 +22,9 @@ pub(super) const TOPIC: Topic = Topic {
 
 const RULES: &[Rule] = &[Rule {
     id: "joining-machine-outdated",
-    summary: "the Machine that joins the only other one must not become outdated",
-    why: "kubeadm makes an etcd member a voter before its Machine has a Node. Cluster API deletes an outdated \
-          Machine without a Node, but not its member, so etcd loses its quorum. The topology controller is denied, \
-          too: it tries again.",
+    summary: "a change must not make the second control plane Machine outdated while it joins",
+    why: "The second etcd member can vote before its Machine has a Node. If the Machine becomes outdated then, Cluster API \
+          deletes it without removing its member: etcd loses its quorum. The topology controller is denied, too: it tries again.",
     operations: ON_UPDATE,
     action: Action::Deny,
     scope: Scope::Cluster(&[Part::Machines, Part::Cluster]),
@@ -70,14 +69,14 @@ fn joining_machine_outdated(change: &Change<'_, KubeadmControlPlane<'_>>, faults
             reason: CauseReason::Forbidden,
             value: None,
             detail: format!(
-                "Machine {joining} has no Node yet, but may already vote in etcd; this change makes it outdated, so Cluster \
-                 API would delete it without its etcd member, and etcd would lose its quorum"
+                "Machine {joining} has no Node yet, but may already vote in etcd; this change makes the Machine outdated, so \
+                 Cluster API would delete the Machine but not its etcd member, and etcd would lose its quorum"
             )
             .into(),
             remedy: format!(
-                "wait until the Machine has a Node; if this never happens, pause the control plane: kubectl kcp rollout pause \
-                 {control_plane}; remove the Machine's member from etcd if there is one; make this change; then resume: \
-                 kubectl kcp rollout resume {control_plane}"
+                "wait until the Machine has a Node; if it never gets a Node, pause the control plane: kubectl kcp rollout pause \
+                 {control_plane}; remove the Machine's member from etcd, if there is one; make this change; then resume the \
+                 control plane: kubectl kcp rollout resume {control_plane}"
             )
             .into(),
         },

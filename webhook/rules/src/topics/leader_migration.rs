@@ -73,9 +73,9 @@ const RULES: &[Rule] = &[
     Rule {
         id: "leader-migration-configuration-invalid",
         summary: "the leader migration configuration must be valid",
-        why: "The controller manager exits at startup if it cannot parse the configuration. It starts, but \
-              never gets the migration lock (a Lease), if leaderName is not a valid Lease name or is the \
-              Lease of another component.",
+        why: "The controller manager exits at startup if it cannot parse the configuration. If leaderName is not \
+              a valid Lease name, or is the Lease of another component, the controller manager starts, but never \
+              gets the migration lock (a Lease).",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,

@@ -187,13 +187,13 @@ fn harm(rows: &[Row], pair: &ControllerManagerChange, known: Cloud) -> Option<(S
 fn twice(names: &str, row: &Row) -> String {
     match (row.runners_before.as_slice(), row.runners_after.as_slice()) {
         ([_, ..], [then]) => format!(
-            "{names} would run twice during the rollout: on old Machines {}, and on new Machines {}; both would change the \
-             same objects",
+            "{names} would run twice during the rollout: on old Machines {}, and on new Machines {}; both instances would change \
+             the same objects",
             places(&row.runners_before),
             place(then, row.runners_before.first())
         ),
         _ => format!(
-            "{names} would run twice, {}; both would change the same objects",
+            "{names} would run twice, {}; both instances would change the same objects",
             places(&row.runners_after)
         ),
     }

@@ -62,9 +62,9 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "machine-annotation-misplaced",
-        summary: "annotations that act on one Machine must not be set for all",
-        why: "Cluster API copies the annotations to every Machine of the control plane. These pause the Machines, have \
-              MachineHealthChecks replace all of them, or pretend a remediation.",
+        summary: "annotations that are meant for one Machine must not be set on all Machines",
+        why: "Cluster API copies the annotations to every Machine of the control plane. The annotations that this rule denies \
+              pause every Machine, make MachineHealthChecks replace every Machine, or record a remediation that never happened.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -157,7 +157,7 @@ fn annotation_misplaced(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut 
                 value: None,
                 detail: format!("the annotation reaches every Machine of the control plane, and {effect}")
                     .into(),
-                remedy: "remove it here, and annotate the one Machine".into(),
+                remedy: "remove the annotation here; to act on one Machine, annotate that Machine".into(),
             });
         }
     }

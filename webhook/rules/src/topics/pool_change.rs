@@ -132,7 +132,8 @@ fn entry_removed(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
         return;
     }
     let detail = match unclaimed_clusters(change, faults) {
-        None => "removing these entries deletes the unclaimed clusters that use them".to_owned(),
+        None => "this change removes inventory entries, so Hive deletes the unclaimed clusters that use them"
+            .to_owned(),
         Some(unclaimed) => {
             let uses_removed_entry = |cluster: &&ClusterDeployment| {
                 cluster
@@ -154,12 +155,15 @@ fn entry_removed(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
                 0 => return,
                 count @ 1..=SHOWN => {
                     format!(
-                        "removing these entries deletes unclaimed {} {shown}",
+                        "this change removes inventory entries in use, so Hive deletes unclaimed {} {shown}",
                         cluster_or_clusters(count)
                     )
                 }
                 count => {
-                    format!("removing these entries deletes {count} unclaimed clusters, including {shown}")
+                    format!(
+                        "this change removes inventory entries in use, so Hive deletes {count} unclaimed clusters, including \
+                         {shown}"
+                    )
                 }
             }
         }

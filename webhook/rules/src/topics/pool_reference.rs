@@ -1,4 +1,4 @@
-//! The reference of a cluster to its pool.
+//! Rules for `spec.clusterPoolRef`, with which a ClusterDeployment of Hive names its ClusterPool.
 
 use crate::{
     action::Action,

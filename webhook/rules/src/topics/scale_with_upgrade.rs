@@ -56,8 +56,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "replicas-while-adopting",
         summary: "replicas must not change while the control plane adopts Machines",
-        why: "Cluster API counts a Machine only after the control plane has adopted it. Once it has adopted all Machines, it \
-              compares them with the new number, and deletes the surplus.",
+        why: "Cluster API counts a Machine only after the control plane has adopted it. Once the control plane has adopted all \
+              Machines, Cluster API compares their number with the new replicas, and deletes the surplus Machines.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Cluster(&[Part::Machines, Part::Cluster]),
@@ -194,23 +194,24 @@ fn unobserved_fault(
     match stage {
         Stage::Waiting => {
             let why = format!(
-                "Cluster API has not yet compared the Machines with the last change, which may start a rollout {generations}"
+                "Cluster API has not yet compared the Machines with the last change {generations}, which may start a rollout"
             );
             (Action::Deny, changes_members(&why, from), wait_for_rollout(place))
         }
         Stage::Ignored => (
             Action::Warn,
             format!(
-                "Cluster API has not compared the Machines with the last change for more than five minutes {generations}; it \
-                 may start a rollout together with this change"
+                "for more than five minutes, Cluster API has not compared the Machines with the last change {generations}; the \
+                 last change may start a rollout while this write scales"
             ),
             format!("check that Cluster API's controller is running: kubectl kcp why {place}"),
         ),
         Stage::Compared => (
             Action::Warn,
             format!(
-                "Cluster API has compared the Machines with the last change and counts none as outdated, but has not recorded \
-                 the change {generations}: its reconciles fail at a later step, or have failed before"
+                "Cluster API has compared the Machines with the last change and counts no Machine as outdated, but has not \
+                 recorded the change in status.observedGeneration {generations}: its reconciles fail at a later step, or failed \
+                 earlier and nothing in the status has changed since"
             ),
             format!("find the cause: kubectl kcp why {place}"),
         ),

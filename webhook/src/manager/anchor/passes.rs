@@ -62,8 +62,8 @@ enum PassError {
     #[error("cannot read {}: {error}", path.display())]
     Source { path: PathBuf, error: io::Error },
     #[error(
-        "the certificate in {} is not valid for {LOCAL}, or the CA certificates beside it do not verify it; kcp-webhook \
-         manage --anchors issues one that is",
+        "the certificate in {} is not valid for {LOCAL}, or the CA certificates in the same folder do not verify it; kcp-webhook \
+         manage issues a valid certificate if it runs with --anchors",
         .0.display()
     )]
     Certificate(PathBuf),
@@ -73,7 +73,7 @@ enum PassError {
     Authorities { folder: PathBuf, error: ProbeError },
     #[error("the static Pod on this node did not pass its self-test: {0}")]
     Local(#[from] ProbeError),
-    #[error("the kubelet of this node does not report that the static Pod of its manifest is ready")]
+    #[error("the kubelet of this node does not report that the static Pod of the current manifest is ready")]
     NotReady,
 }
 
@@ -407,8 +407,8 @@ mod tests {
         assert_eq!(
             refused.to_string(),
             format!(
-                "the certificate in {} is not valid for 127.0.0.1, or the CA certificates beside it do not verify it; \
-                 kcp-webhook manage --anchors issues one that is",
+                "the certificate in {} is not valid for 127.0.0.1, or the CA certificates in the same folder do not verify it; \
+                 kcp-webhook manage issues a valid certificate if it runs with --anchors",
                 folder.path().display()
             )
         );

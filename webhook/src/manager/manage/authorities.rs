@@ -32,7 +32,7 @@ const RETIRED: &str = "retired-ca.crt";
 pub(crate) enum SecretError {
     #[error("key {key} of the Secret is not a certificate in PEM format; correct it, or delete the Secret")]
     NoCertificate { key: &'static str },
-    #[error("the Secret has {present} but not {missing}; restore it, or delete the Secret")]
+    #[error("the Secret has {present} but not {missing}; restore {missing}, or delete the Secret")]
     Incomplete {
         present: &'static str,
         missing: &'static str,
@@ -327,12 +327,12 @@ mod tests {
             (
                 "ca.key",
                 None,
-                "the Secret has ca.crt but not ca.key; restore it, or delete the Secret",
+                "the Secret has ca.crt but not ca.key; restore ca.key, or delete the Secret",
             ),
             (
                 "ca.crt",
                 None,
-                "the Secret has ca.key but not ca.crt; restore it, or delete the Secret",
+                "the Secret has ca.key but not ca.crt; restore ca.crt, or delete the Secret",
             ),
         ] {
             let mut data = good.clone();

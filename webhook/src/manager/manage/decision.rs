@@ -233,7 +233,7 @@ fn mounted_at(observed: &Observed, delay: Duration, now: Timestamp) -> Timestamp
 fn holders(observed: &Observed) -> Vec<&str> {
     let ready = || observed.pods.iter().filter(|pod| pod.is_ready);
     if ready().next().is_none() {
-        return vec!["a Pod that is ready"];
+        return vec!["no Pod is ready"];
     }
     ready()
         .filter(|pod| pod.certificate != PodCertificate::Signing)
@@ -247,9 +247,9 @@ pub(crate) fn rotation_problem(observed: &Observed, trust_delay: Duration, now: 
     let waits = !observed.authorities.retired.is_empty() && !holders.is_empty();
     (waits && now >= mounted_at(observed, trust_delay, now)).then(|| {
         format!(
-            "the API server still trusts the retired CA until {} serves a certificate of the new CA; if a Pod does not respond, \
-             delete it",
-            holders.join(" and ")
+            "the API server still trusts the previous CA of kcp-webhook, because not all Pods serve a certificate of the new \
+             CA yet: {}; if a Pod does not respond, delete it",
+            holders.join(", ")
         )
     })
 }
@@ -329,8 +329,9 @@ pub(crate) fn canary_problem(observed: &Observed, now: Timestamp) -> Option<Stri
         "the webhook is not registered"
     };
     Some(format!(
-        "the API server gets no answer from kcp-webhook to an update of Lease {CANARY_LEASE}, so {effect}; if the Pods of \
-         kcp-webhook are ready, open their port webhook to the control plane, or run them with hostNetwork"
+        "the API server gets no answer from kcp-webhook when the manager updates Lease {CANARY_LEASE}, so {effect}; if the Pods \
+         of kcp-webhook are ready, allow connections from the control plane to their port named webhook, or run the Pods with \
+         hostNetwork"
     ))
 }
 
@@ -371,15 +372,16 @@ impl std::fmt::Display for CertificateRefusal {
             ),
             Self::OldServer(version) => write!(
                 f,
-                "the webhook is not registered: the API server has version {version}, and kcp-webhook needs {OLDEST_SERVER} or newer; upgrade Kubernetes"
+                "the manager does not register the webhook: the API server has version {version}, and kcp-webhook needs \
+                 {OLDEST_SERVER} or newer; upgrade Kubernetes"
             ),
             Self::NoOwner => f.write_str(
-                "the webhook is not registered: the ClusterRole that owns the webhook configurations does not exist; apply manifests/managed again, or \
-                 delete the manager too",
+                "the manager does not register the webhook: the ClusterRole that owns the webhook configurations does not exist; \
+                 apply manifests/managed again, or delete the manager too",
             ),
             Self::Injected => f.write_str(
-                "the webhook is not registered: cert-manager writes the caBundle of a webhook configuration; remove the annotation \
-                 cert-manager.io/inject-ca-from from it, or delete the manager",
+                "the manager does not register the webhook: cert-manager writes the caBundle of a webhook configuration; remove \
+                 its annotation cert-manager.io/inject-ca-from, or delete the manager",
             ),
         }
     }

@@ -16,6 +16,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::MicroTime,
     apimachinery::pkg::version::Info,
 };
+use kcp_api::names::group;
 use kcp_rules::registration::{
     CANARY_ANNOTATION, CANARY_LEASE, CONFIGURATION, PROBLEM_ANNOTATION, canary_warning,
 };
@@ -32,7 +33,7 @@ use thiserror::Error;
 
 use super::{decision::ServerVersion, registration::Owner};
 use crate::{
-    cluster::{CONTROL_PLANES, SUPPORTED},
+    cluster::SUPPORTED,
     hook::Hook,
     limits::shorten,
     manager::request::{RequestError, call},
@@ -61,7 +62,7 @@ const FIELD_MANAGER: &str = "kcp-webhook-manage";
 pub(crate) enum ObjectError {
     #[error(transparent)]
     Request(#[from] RequestError),
-    #[error("Service {0} has no address and no port named {PORT}; apply the manifests again")]
+    #[error("Service {0} has no address, or no port named {PORT}; apply the manifests again")]
     NoAddress(String),
     #[error("the API server reports the version {0:?}, which is not a number")]
     Version(String),
@@ -131,8 +132,8 @@ impl Objects {
     pub(crate) async fn control_plane_version(&self) -> Result<&'static str, ObjectError> {
         let [newest, _] = SUPPORTED;
         for version in SUPPORTED {
-            let action = format!("discover {CONTROL_PLANES}/{version}");
-            let group_version = format!("{CONTROL_PLANES}/{version}");
+            let group_version = format!("{}/{version}", group::CONTROL_PLANE);
+            let action = format!("discover {group_version}");
             let listed = async {
                 match self.client.list_api_group_resources(&group_version).await {
                     Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),

@@ -59,7 +59,7 @@ enum PassError {
     Certificate(#[from] CertificateError),
     #[error("{0}")]
     Template(String),
-    #[error("the webhook did not pass its self-test, so it is not registered: {0}")]
+    #[error("the webhook did not pass its self-test, so the manager does not register it: {0}")]
     SelfTest(ProbeError),
     #[error("{0}")]
     Trust(#[from] ProbeError),
@@ -279,8 +279,8 @@ impl Manager {
                 let unserved = anchors.without_static_pod(expected.as_deref());
                 let problem = unserved.filter(|_| backend == Backend::Service).map(|address| {
                     format!(
-                        "the API servers call the Service, because no anchor on a node with the address {address} says that \
-                         its static Pod serves the current certificate at port {port}"
+                        "the API servers call the Service, because no anchor beside the API server at {address} reports a static \
+                         Pod that serves the current certificate at port {port}"
                     )
                 });
                 (backend, certificates, problem)
@@ -394,11 +394,11 @@ impl Manager {
             }
             ManagerStep::RecordTrust => {
                 authorities.next_trusted_since = Some(now);
-                "both webhook configurations trust the next CA; it signs after the delay (--ca-trust-delay)"
+                "both webhook configurations trust the next CA, which starts to sign after --ca-trust-delay"
             }
             ManagerStep::ForgetTrust => {
                 authorities.next_trusted_since = None;
-                "a webhook configuration has been changed; the delay of the next CA starts again"
+                "a webhook configuration has changed, so the delay until the next CA signs starts again"
             }
             ManagerStep::Promote => {
                 authorities = authorities.promote(now);
@@ -484,7 +484,7 @@ impl Manager {
             if self.passes_since.is_none() {
                 info!(
                     ?delay,
-                    "the webhook passed its self-test; it is registered if it passes throughout the delay"
+                    "the webhook passed its self-test; the manager registers the webhook once it has passed for the whole delay"
                 );
             }
             let until = later(*self.passes_since.get_or_insert(now), delay);

@@ -12,7 +12,7 @@ use kcp_rules::registration::{
 use serde_json::{Map, Value, json};
 
 use super::{authorities::certificates, decision::Registration};
-use crate::{cluster::CONTROL_PLANES, hook::Hook};
+use crate::hook::Hook;
 
 /// The annotation with which cert-manager's injector is told to write the caBundle of a configuration.
 const INJECTED: &str = "cert-manager.io/inject-ca-from";
@@ -82,7 +82,7 @@ fn set_version(entry: &mut Value, version: &str) {
     let rules = entry.get_mut("rules").and_then(Value::as_array_mut);
     for rule in rules.into_iter().flatten() {
         let group = rule.pointer("/apiGroups/0").and_then(Value::as_str);
-        if group.is_some_and(|group| [CONTROL_PLANES, group::CLUSTER].contains(&group)) {
+        if group.is_some_and(|group| [group::CONTROL_PLANE, group::CLUSTER].contains(&group)) {
             set(rule, "/apiVersions", json!([version]));
         }
     }

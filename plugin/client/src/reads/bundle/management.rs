@@ -226,9 +226,7 @@ fn object_list(file: &str, described: String, read: Result<Listed, Error>) -> Ob
             if !is_complete {
                 list.failures.push(Failure {
                     object: described,
-                    message: format!(
-                        "the list has more than {MAX_PAGES} pages, and the others were not read"
-                    ),
+                    message: format!("the list has more pages than the {MAX_PAGES} that were read"),
                     hint: None,
                     ..Failure::default()
                 });
@@ -402,10 +400,7 @@ mod tests {
         let list = list.expect("Events");
         assert_eq!(list.objects.len(), MAX_PAGES);
         let failures: Vec<String> = list.failures.iter().map(Failure::text).collect();
-        assert_eq!(
-            failures,
-            ["the list has more than 10 pages, and the others were not read"]
-        );
+        assert_eq!(failures, ["the list has more pages than the 10 that were read"]);
     }
 
     #[test]

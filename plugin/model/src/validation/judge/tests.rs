@@ -154,7 +154,7 @@ fn each_fault_of_a_pod_is_found() {
         ),
         (
             of_log("hello"),
-            "FAIL log-matches: the last line of the log is no report of kcp-webhook probe",
+            "FAIL log-matches: the last line of the log is not a report of kcp-webhook probe",
             unknown(&needs_report),
         ),
         (

@@ -63,7 +63,7 @@ fn current(observed: &Snapshot, cluster: &EtcdCluster<'_>, now: Timestamp) -> Ve
     }
     let machines = observed.machines.iter();
     why.extend(machines.filter_map(|machine| {
-        let what = match Phase::from_machine(machine, now) {
+        let what = match Phase::of(observed, machine, now) {
             Phase::Starting => "is starting",
             Phase::Deleting => "is being deleted",
             Phase::Settled => return None,
@@ -82,7 +82,7 @@ fn possible(observed: &Snapshot, now: Timestamp) -> Vec<String> {
     let settled = observed
         .machines
         .iter()
-        .filter(|machine| Phase::from_machine(machine, now) == Phase::Settled);
+        .filter(|machine| Phase::of(observed, machine, now) == Phase::Settled);
     why.extend(settled.filter_map(|machine| {
         let what = if machine.deletion_timestamp().is_some() {
             "is still being deleted"

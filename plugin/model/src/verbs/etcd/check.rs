@@ -165,7 +165,7 @@ pub fn check(
     }
     if hashes.majority().is_none() && hashes.known.iter().any(|hash| hashes.contradict(*hash)) {
         found.failures.push(format!(
-            "no hash is that of most members, so it is unknown whose data is right: {}",
+            "no majority of the voters has the same hash, so it is unknown whose data is right: {}",
             found.names_with_a_hash().join(", ")
         ));
     }
@@ -228,7 +228,7 @@ impl EtcdCheck {
             key_space
         } else {
             self.warnings.push(format!(
-                "etcd member {name} is a learner, which etcd does not let compute a hash, so its data is unknown"
+                "etcd member {name} is a learner, and etcd lets no learner compute a hash, so the member's data is unknown"
             ));
             KeySpace::Unknown
         };
@@ -452,7 +452,7 @@ mod tests {
                 &[right, wrong, other],
                 &[Differs, Differs, Differs],
                 &[
-                    "no hash is that of most members, so it is unknown whose data is right: node-m1, node-m2, node-m3",
+                    "no majority of the voters has the same hash, so it is unknown whose data is right: node-m1, node-m2, node-m3",
                 ],
             ),
             (
@@ -484,7 +484,7 @@ mod tests {
                 &[
                     "the data of etcd member node-m3 is unknown: the hashes of only 1 of 3 voters can be compared; run the command \
                      again when the compaction has ended",
-                    "no hash is that of most members, so it is unknown whose data is right: node-m1, node-m2, node-m3",
+                    "no majority of the voters has the same hash, so it is unknown whose data is right: node-m1, node-m2, node-m3",
                 ],
             ),
             (
@@ -575,7 +575,7 @@ mod tests {
         assert_eq!(
             warnings,
             [
-                "etcd member node-m3 is a learner, which etcd does not let compute a hash, so its data is unknown"
+                "etcd member node-m3 is a learner, and etcd lets no learner compute a hash, so the member's data is unknown"
             ]
         );
 
@@ -589,7 +589,9 @@ mod tests {
         );
         assert_eq!(
             failures,
-            ["no hash is that of most members, so it is unknown whose data is right: node-m1, node-m2"]
+            [
+                "no majority of the voters has the same hash, so it is unknown whose data is right: node-m1, node-m2"
+            ]
         );
     }
 
@@ -613,7 +615,7 @@ mod tests {
             failures,
             [
                 "the data of etcd member node-m2 is unknown: another member responds on its node",
-                "no hash is that of most members, so it is unknown whose data is right: node-m1, node-m3",
+                "no majority of the voters has the same hash, so it is unknown whose data is right: node-m1, node-m3",
             ]
         );
     }
@@ -680,7 +682,7 @@ mod tests {
         assert_eq!(
             hints,
             [
-                "give etcd a faster disk, or one of its own, and measure again: kubectl kcp etcd check c1-cp -n d --sample 1m",
+                "give etcd a faster disk, or a disk of its own, and measure again: kubectl kcp etcd check c1-cp -n d --sample 1m",
                 "delete old revisions: kubectl kcp etcd compact c1-cp -n d; then return the space to the file system: kubectl kcp etcd \
                  defrag c1-cp -n d"
             ]

@@ -64,26 +64,29 @@ pub fn list_holdings(first: &FirstMachine) -> Vec<String> {
     let mut lines = vec![format!("the first Machine is {}, on {node}", first.name)];
     if let Reading::Read(holdings) = &first.holdings {
         if let Some(address) = endpoint_on(first, holdings) {
-            lines.push(format!("its address {address} is the control plane endpoint"));
+            lines.push(format!(
+                "the address {address} of the first Machine is the control plane endpoint"
+            ));
         }
         lines.extend(holdings.volumes.iter().map(|volume| {
-            let claim = volume
-                .claim
-                .as_ref()
-                .map_or_else(|| "no claim".to_owned(), |claim| format!("claim {claim}"));
-            if volume.is_only_here {
-                format!("PersistentVolume {} of {claim} is on its disk", volume.name)
+            let claim = volume.claim.as_deref().unwrap_or("none");
+            let data = if volume.is_only_here {
+                "is on the disk of the first Machine"
             } else {
-                format!(
-                    "PersistentVolume {} of {claim} is a hostPath, which may be on its disk",
-                    volume.name
-                )
-            }
+                "is in a hostPath, which may be on the disk of the first Machine"
+            };
+            format!(
+                "the data of PersistentVolume {} (claim: {claim}) {data}",
+                volume.name
+            )
         }));
         let pods = holdings.pods.iter();
-        lines.extend(
-            pods.map(|pod| format!("Pod {} can run only there, because of its {}", pod.name, pod.by)),
-        );
+        lines.extend(pods.map(|pod| {
+            format!(
+                "Pod {} can run only on the first Machine, because of its {}",
+                pod.name, pod.by
+            )
+        }));
     }
     lines
 }
@@ -116,10 +119,12 @@ fn refuse(first: &FirstMachine, accepts_loss: bool) -> Option<Refusal> {
                 );
             }
             losses.extend(holdings.volumes.iter().map(|volume| {
-                format!(
-                    "the data of PersistentVolume {} would or might be lost",
-                    volume.name
-                )
+                let loss = if volume.is_only_here {
+                    "is lost"
+                } else {
+                    "may be lost"
+                };
+                format!("the data of PersistentVolume {} {loss}", volume.name)
             }));
             losses.extend(holdings.pods.iter().map(|pod| {
                 format!(
@@ -325,9 +330,9 @@ mod tests {
             list_holdings(&first),
             [
                 "the first Machine is m1, on n1",
-                "its address 10.0.0.1 is the control plane endpoint",
-                "PersistentVolume pv of claim shop/data is on its disk",
-                "Pod shop/web can run only there, because of its nodeName",
+                "the address 10.0.0.1 of the first Machine is the control plane endpoint",
+                "the data of PersistentVolume pv (claim: shop/data) is on the disk of the first Machine",
+                "Pod shop/web can run only on the first Machine, because of its nodeName",
             ]
         );
     }

@@ -13,8 +13,8 @@ use crate::{
     },
 };
 
-const UPLOAD: &str = "on a host of the control plane, upload them again, and use the key that this command prints: kubeadm init \
-                      phase upload-certs --upload-certs";
+const UPLOAD: &str = "on a host of the control plane, upload the certificates again, and use the key that kubeadm prints: \
+                      kubeadm init phase upload-certs --upload-certs";
 
 /// The certificates of the control plane in Secret `kube-system/kubeadm-certs`. kubeadm lets a bootstrap token of two hours own
 /// the Secret, so Kubernetes deletes both at the same time (`createShortLivedBootstrapToken` of kubeadm).
@@ -54,7 +54,7 @@ impl UploadedCertificates {
     pub fn warning(self, script_expires: Timestamp) -> Option<String> {
         let expire = self.expire().filter(|expire| *expire < script_expires)?;
         Some(format!(
-            "run the script before {expire}: then Kubernetes deletes the certificates of the control plane, Secret \
+            "run the script before {expire}, because Kubernetes then deletes the certificates of the control plane, Secret \
              kube-system/kubeadm-certs"
         ))
     }
@@ -194,8 +194,8 @@ mod tests {
 
     #[test]
     fn a_script_outlives_the_certificates() {
-        let warning = "run the script before 2026-11-25T12:00:00Z: then Kubernetes deletes the certificates of the control plane, \
-                       Secret kube-system/kubeadm-certs";
+        let warning = "run the script before 2026-11-25T12:00:00Z, because Kubernetes then deletes the certificates of the control plane, \
+            Secret kube-system/kubeadm-certs";
         for (until, script, expected) in [
             (Some(NOW), "2026-11-25T12:00:01Z", Some(warning)),
             (Some(NOW), NOW, None),

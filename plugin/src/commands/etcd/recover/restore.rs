@@ -47,10 +47,11 @@ const NOT_DONE: &str = "not restored";
     after_help = "Use this command only if no member has the data any more, or if the data is wrong; as long as one member has it, use \
         `kubectl kcp etcd recover NAME`. What was written after the snapshot is lost.
 
-The command reads the snapshot on this machine, with etcd and etcdutl of PATH: it checks its hash, and that its CA is that of the \
-        Cluster. It changes nothing, but writes a script, and copies the snapshot to the folder of the script if it is in S3. Copy both to \
-        one folder of the host that the command names, and run the script there as `kubectl kcp etcd recover NAME` says. The host needs \
-        etcdutl, in the image of etcd or on PATH. Then `kubectl kcp etcd recover NAME --continue` replaces the other Machines.
+The command reads the snapshot on this machine, with etcd and etcdutl of PATH: it checks the hash, and that the CA in the \
+        snapshot is that of the Cluster. The command changes nothing in the cluster. It writes a script; if the snapshot is in \
+        S3, it also copies the snapshot to the folder of the script. Copy both to one folder of the host that the command names, \
+        and run the script there as `kubectl kcp etcd recover NAME` says. The host needs etcdutl, in the image of etcd or on \
+        PATH. Then `kubectl kcp etcd recover NAME --continue` replaces the other Machines.
 
 Examples:
   kubectl kcp etcd restore edge --from edge.db --script-file restore.sh

@@ -157,7 +157,7 @@ impl Recovery<'_> {
                     Ok(left) => match left.next_step() {
                         Some(step) if !is_agreed(agreed, step) => {
                             return Ok(vec![format!(
-                                "another step is necessary, which was not when you confirmed: {}",
+                                "a step is necessary that was not necessary when you confirmed: {}",
                                 step.describe()
                             )]);
                         }

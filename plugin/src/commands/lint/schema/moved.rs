@@ -181,7 +181,9 @@ const MOVES: [Move; 56] = [
     moved(
         "strategy",
         "rollout.strategy",
-        Difference::Fields("with deletion.order in place of deletePolicy, and remediation outside of it"),
+        Difference::Fields(
+            "except for deletePolicy (now deletion.order) and remediation, which are beside rollout",
+        ),
     ),
     moved(
         "spec.minReadySeconds",

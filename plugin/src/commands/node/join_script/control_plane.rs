@@ -84,7 +84,7 @@ async fn read_etcd_folder(connection: &Connection) -> anyhow::Result<Option<Stri
     Ok((!settings.has_external_etcd).then_some(folder))
 }
 
-/// Refuses a join while etcd lists a member without a Node, or one that does not respond. The inner error says why this is unknown.
+/// Refuses a join while etcd lists a member that has no Node or does not respond. `Ok(Err(why))` if the members cannot be read.
 async fn refuse_members(
     connection: &Connection,
     access: Option<Access>,

@@ -63,7 +63,7 @@ const CHECKS: &[(&[Component], &[Check])] = &[
             ("emulated-version", Text(EMULATED, is_emulated)),
             (
                 "show-hidden-metrics-for-version",
-                Text("the component's last minor version", is_last_minor),
+                Text("the minor version before the component's own", is_last_minor),
             ),
         ],
     ),
@@ -256,11 +256,12 @@ const MEDIA_TYPES: &str = " application/json application/yaml application/vnd.ku
 const HSTS: &str = "max-age=SECONDS, includeSubDomains or preload";
 const ORIGINS: &str = r"regular expressions that pin both ends of a host, such as ^https://a\.example$";
 const EXPIRATION: &str = "0, or between 1h and 2^32 seconds";
-const RANGES: &str = "a range of at least 8 addresses, or two, one of IPv4 and one of IPv6";
+const RANGES: &str = "a range of at least 8 addresses, or two such ranges, one of IPv4 and one of IPv6";
 const SUITES: &str = "a list of Go's names of TLS cipher suites, such as TLS_AES_128_GCM_SHA256";
 const THRESHOLDS: &str = "thresholds, such as memory.available<100Mi or nodefs.available<10%";
-const RESERVED: &str = "cpu, memory, ephemeral-storage or pid, with =QUANTITY";
-const TAINTS: &str = "a list of taints without spaces, as KEY=VALUE:EFFECT or KEY:EFFECT with the effect NoSchedule, PreferNoSchedule or NoExecute, each key once for an effect";
+const RESERVED: &str = "NAME=QUANTITY, where NAME is cpu, memory, ephemeral-storage or pid";
+const TAINTS: &str = "a list of taints without spaces, as KEY=VALUE:EFFECT or KEY:EFFECT with the effect NoSchedule, \
+                      PreferNoSchedule or NoExecute, each key at most once per effect";
 
 pub(super) const TAINT_EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 

@@ -17,10 +17,10 @@ type Conflict<'c> = (FlagValue<'c>, Cow<'static, str>, Option<&'static str>);
 pub(super) fn api_server_conflicts<'c>(flags: &FlagList<'c>, minor: u64) -> Vec<Conflict<'c>> {
     let mut conflicts = vec![(
         "admission-control",
-        "the flag excludes --enable-admission-plugins, which kubeadm always sets",
+        "the flag cannot be combined with --enable-admission-plugins, which kubeadm always sets",
     )];
     if minor < 30 {
-        let cause = "the flag excludes --authorization-mode, which kubeadm sets before 1.30";
+        let cause = "the flag cannot be combined with --authorization-mode, which kubeadm before 1.30 sets";
         conflicts.push(("authorization-config", cause));
     }
     let is_set = |prefix: &str| {
@@ -29,17 +29,19 @@ pub(super) fn api_server_conflicts<'c>(flags: &FlagList<'c>, minor: u64) -> Vec<
             .any(|flag| flag.name.replace('_', "-").starts_with(prefix))
     };
     if minor >= 30 && (is_set("authorization-mode") || is_set("authorization-webhook-")) {
-        let cause = "the flag excludes --authorization-mode and the flags --authorization-webhook-*, one of which is also set";
+        let cause = "the flag cannot be combined with --authorization-mode or --authorization-webhook-*, one of which is also \
+                     set";
         conflicts.push(("authorization-config", cause));
     }
     if minor >= 32 {
-        let cause = "the flag excludes the key files of service accounts, which kubeadm always sets";
+        let cause =
+            "the flag cannot be combined with the key files of service accounts, which kubeadm always sets";
         conflicts.push(("service-account-signing-endpoint", cause));
     }
     if is_set("oidc-") {
         conflicts.push((
             "authentication-config",
-            "the flag excludes the flags --oidc-*, which are also set",
+            "the flag cannot be combined with the flags --oidc-*, some of which are also set",
         ));
     }
     // The first of these keys that is set decides.
@@ -54,8 +56,7 @@ pub(super) fn api_server_conflicts<'c>(flags: &FlagList<'c>, minor: u64) -> Vec<
     if flags.bool("enable-priority-and-fairness") != Some(false)
         && needed.iter().find_map(value_of) == Some("false")
     {
-        let cause =
-            "the flag turns off an API that --enable-priority-and-fairness needs, which is on by default";
+        let cause = "the flag turns off an API that --enable-priority-and-fairness needs, and that flag is on by default";
         conflicts.push(("runtime-config", cause));
     }
     // kubeadm enables this plugin unless the flag is set.
@@ -153,11 +154,11 @@ fn missing_suite<'c>(flags: &FlagList<'c>) -> Option<Conflict<'c>> {
     };
     let serves_http2 =
         flags.value("tls-min-version") != "VersionTLS13" && flags.bool("disable-http2-serving") != Some(true);
-    let cause = "the list lacks TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 and TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, of which HTTP/2 \
-                 needs one";
+    let cause = "the list has neither TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 nor TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, and \
+                 HTTP/2 needs one of these two suites";
     let is_valid = !suites.is_empty() && are_cipher_suites(flag.value, None);
     (serves_http2 && is_valid && !suites.iter().any(is_required))
-        .then(|| (flag, cause.into(), Some("one of them in the list")))
+        .then(|| (flag, cause.into(), Some("one of these two suites in the list")))
 }
 
 /// The times of leader election, by default 15s, 10s and 2s (`k8s.io/client-go`, `tools/leaderelection`, `NewLeaderElector`).
@@ -180,8 +181,8 @@ fn election_times<'c>(flags: &FlagList<'c>) -> Option<Conflict<'c>> {
         seconds(renewal, 10.0)?,
         seconds(retry, 2.0)?,
     );
-    let cause = "--leader-elect-lease-duration (by default 15s) is not above --leader-elect-renew-deadline (10s), or that is not above \
-                 1.2 times --leader-elect-retry-period (2s)";
+    let cause = "--leader-elect-lease-duration (by default 15s) is not above --leader-elect-renew-deadline (10s), or the renew \
+                 deadline is not above 1.2 times --leader-elect-retry-period (2s)";
     let is_valid =
         |[lease, renewal, retry]: [f64; 3]| lease > renewal && renewal > 1.2 * retry && retry > 0.0;
     // The flag whose default would do, if there is one.

@@ -59,7 +59,8 @@ fn required_by_kind(component: Component, flag: &FlagValue<'_>, kind: &str) -> O
                 || value
                     .split(',')
                     .all(|url| is_member_url(url, flag.name.starts_with("listen-"))),
-            "a list of URLs with a port and without a path, such as http://127.0.0.1:2381; to listen, with an IP address or localhost",
+            "a list of URLs with a port and without a path, such as http://127.0.0.1:2381; in the flags --listen-*, the host \
+             must be an IP address or localhost",
         ),
         "mapStringString" if component == Component::ApiServer && flag.is("runtime-config") => {
             return required_runtime_config(value);

@@ -199,8 +199,9 @@ fn a_canary_without_an_answer_is_a_problem_after_ten_seconds() {
         };
         let expected = expected.map(|effect| {
             format!(
-                "the API server gets no answer from kcp-webhook to an update of Lease kcp-webhook-canary, so {effect}; if the \
-                 Pods of kcp-webhook are ready, open their port webhook to the control plane, or run them with hostNetwork"
+                "the API server gets no answer from kcp-webhook when the manager updates Lease kcp-webhook-canary, so {effect}; if the \
+                 Pods of kcp-webhook are ready, allow connections from the control plane to their port named webhook, or run the \
+                 Pods with hostNetwork"
             )
         });
         assert_eq!(canary_problem(&observed, now), expected);
@@ -260,7 +261,7 @@ fn does_not_register_where_it_must_not() {
     let refusal = CertificateRefusal::OldServer(ServerVersion { major: 1, minor: 30 });
     assert_eq!(
         refusal.to_string(),
-        "the webhook is not registered: the API server has version 1.30, and kcp-webhook needs 1.31 or newer; upgrade Kubernetes"
+        "the manager does not register the webhook: the API server has version 1.30, and kcp-webhook needs 1.31 or newer; upgrade Kubernetes"
     );
 }
 
@@ -477,8 +478,8 @@ fn names_the_pods_because_of_which_a_retired_ca_is_trusted() {
     use PodCertificate::{Another, Signing, Unknown};
     let text = |pods: &str| {
         Some(format!(
-            "the API server still trusts the retired CA until {pods} serves a certificate of the new CA; if a Pod does not \
-             respond, delete it"
+            "the API server still trusts the previous CA of kcp-webhook, because not all Pods serve a certificate of the new \
+             CA yet: {pods}; if a Pod does not respond, delete it"
         ))
     };
     let late = minute(240, 5);
@@ -493,9 +494,9 @@ fn names_the_pods_because_of_which_a_retired_ca_is_trusted() {
                 pod("c", false, Another),
             ],
             late,
-            text("a and b"),
+            text("a, b"),
         ),
-        (Vec::new(), late, text("a Pod that is ready")),
+        (Vec::new(), late, text("no Pod is ready")),
     ] {
         let mut observed = observed();
         promoted(&mut observed);

@@ -117,7 +117,7 @@ fn control_planes_are_registered_in_the_newest_served_version() {
             let configuration = hook.desired(&place, "CA", None).unwrap();
             for entry in configuration["webhooks"].as_array().unwrap() {
                 let rule = &entry["rules"][0];
-                let groups = [json!([CONTROL_PLANES]), json!(["cluster.x-k8s.io"])];
+                let groups = [json!([group::CONTROL_PLANE]), json!(["cluster.x-k8s.io"])];
                 let expected = if groups.contains(&rule["apiGroups"]) {
                     version
                 } else {

@@ -74,7 +74,8 @@ impl Need {
 
     fn of_failure(id: &'static str, failure: &Failure) -> Self {
         let remedy = failure.hint.clone();
-        let remedy = remedy.unwrap_or_else(|| "make it readable, and run the command again".to_owned());
+        let remedy =
+            remedy.unwrap_or_else(|| "make this object readable, and run the command again".to_owned());
         Self::unknown(id, failure.text(), remedy)
     }
 }
@@ -113,19 +114,19 @@ pub fn drill(observed: &Snapshot, content: Option<&SnapshotContent>, now: Timest
 
 fn save_command(observed: &Snapshot) -> String {
     let (name, namespace) = (observed.control_plane.name(), observed.control_plane.namespace());
-    format!("kubectl kcp etcd snapshot {name} -n {namespace} --output-file s3://backups/prod/")
+    format!("kubectl kcp etcd snapshot {name} -n {namespace} --output-file s3://BUCKET/PREFIX/")
 }
 
 fn status_remedy(observed: &Snapshot) -> String {
     let (name, namespace) = (observed.control_plane.name(), observed.control_plane.namespace());
-    format!("look at its status: kubectl kcp status {name} -n {namespace}")
+    format!("see the status of the control plane: kubectl kcp status {name} -n {namespace}")
 }
 
 fn recent_snapshot(observed: &Snapshot, now: Timestamp) -> Need {
     const ID: &str = "snapshot-recent";
     let remedy = || {
         format!(
-            "save one, and let a CronJob save them: {}",
+            "save a snapshot, and let a CronJob repeat the command: {}",
             save_command(observed)
         )
     };
@@ -148,23 +149,25 @@ fn intact_snapshot(observed: &Snapshot, content: Option<&SnapshotContent>, now: 
     let record = SnapshotRecord::from_control_plane(&observed.control_plane, now);
     let place = record.and_then(|record| record.place);
     match (place, content) {
-        (Some(place), Some(SnapshotContent::Intact)) => {
-            Need::met(ID, format!("{place} has the hash of its content"))
-        }
+        (Some(place), Some(SnapshotContent::Intact)) => Need::met(
+            ID,
+            format!("the hash of the snapshot at {place} matches its content"),
+        ),
         (Some(place), Some(SnapshotContent::Damaged { why })) => Need::unmet(
             ID,
             format!("{place} cannot be restored: {why}"),
-            format!("save another one: {}", save_command(observed)),
+            format!("save another snapshot: {}", save_command(observed)),
         ),
         (Some(place), Some(SnapshotContent::Unreadable { why })) => Need::unknown(
             ID,
             format!("{place} could not be read: {why}"),
-            "run the command where the snapshot can be read, with the credentials that read it".to_owned(),
+            "run the command on a machine that can read the snapshot, with the credentials that this needs"
+                .to_owned(),
         ),
         _ => Need::unknown(
             ID,
-            "no place of a snapshot is recorded".to_owned(),
-            format!("save one in a file or in S3: {}", save_command(observed)),
+            "the control plane does not record where a snapshot is stored".to_owned(),
+            format!("save a snapshot to a file or to S3: {}", save_command(observed)),
         ),
     }
 }
@@ -189,7 +192,7 @@ fn workload_access(observed: &Snapshot) -> Need {
     }
     let remedy = || status_remedy(observed);
     let Some(survey) = observed.etcd.value() else {
-        return Need::unknown(ID, "the members of etcd were not asked".to_owned(), remedy());
+        return Need::unknown(ID, "the members of etcd were not queried".to_owned(), remedy());
     };
     let mut silent = survey.queried.iter().filter(|queried| queried.status().is_err());
     match silent.next() {
@@ -290,11 +293,12 @@ fn template(observed: &Snapshot) -> Need {
 /// Whether the host of a Machine has the program that restores a snapshot, in the image of its etcd.
 fn restoring_program(observed: &Snapshot, machine: &Machine) -> Need {
     const ID: &str = "host-can-restore";
-    const INSTALL: &str = "put etcdutl of the version of its etcd on the host, in a folder of PATH";
+    const INSTALL: &str =
+        "install etcdutl on the host of the Machine, in the version of its etcd, in a folder on PATH";
     let name = machine.name();
     let unknown = |why: &str| Need::unknown(ID, format!("Machine {name}: {why}"), INSTALL.to_owned());
     let Some(node) = observed.node_of(machine) else {
-        return unknown("it has no Node, so that its images are unknown");
+        return unknown("it has no Node, so its images are unknown");
     };
     let nodes = observed
         .workload
@@ -302,7 +306,7 @@ fn restoring_program(observed: &Snapshot, machine: &Machine) -> Need {
         .and_then(|workload| workload.nodes.value());
     let mut nodes = nodes.into_iter().flatten();
     let Some(node) = nodes.find(|other| other.name == node) else {
-        return unknown("its Node could not be read, so that its images are unknown");
+        return unknown("its Node could not be read, so its images are unknown");
     };
     let tags = node.etcd_images.iter().filter_map(|image| image.rsplit_once(':'));
     let versions = tags.filter_map(|(_, tag)| stacked_version(Some(tag), 0));

@@ -192,7 +192,7 @@ fn losses(observed: &Snapshot, now: Timestamp) -> Vec<String> {
     let control_plane = &observed.control_plane;
     let mut losses = vec![
         "the writes that the surviving member does not have: on each host that is left, the script without an argument prints \
-         the member's newest revision, and a time after which it has no write"
+         the member's newest revision, and a time after which the member has no writes"
             .to_owned(),
     ];
     let seen = control_plane.condition("EtcdClusterHealthy");

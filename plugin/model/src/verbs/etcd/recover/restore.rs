@@ -68,9 +68,10 @@ pub fn decide(
     let first = first.map(|host| host.machine.as_str());
     let chosen = choose(observed, &hosts, requested.or(first))?;
     let Some(chosen) = chosen.filter(|host| contains(&host.node)) else {
-        let name = requested.unwrap_or("each Machine");
+        let name = requested.unwrap_or("any current Machine");
         let mut refusal = refusal(format!(
-            "the snapshot was taken before {name} joined: it has no Node of it, so that Cluster API would not find the member there"
+            "the snapshot was taken before {name} joined: it does not contain the Node, so Cluster API would not find the member \
+             there"
         ));
         let known = hosts
             .iter()
@@ -80,7 +81,7 @@ pub fn decide(
             "restore a newer snapshot".to_owned()
         } else {
             format!(
-                "restore it on the host of another Machine, with --survivor: {}",
+                "restore the snapshot on the host of another Machine, with --survivor: {}",
                 known.join(", ")
             )
         });
@@ -145,7 +146,7 @@ fn losses(observed: &Snapshot, snapshot: &RestorableSnapshot, now: Timestamp) ->
         None => "it is unknown when it was taken".to_owned(),
     };
     let mut losses = vec![format!(
-        "every write after the snapshot {}: {taken}, has revision {} and {} keys",
+        "every write after the snapshot {}: {taken}; the snapshot has revision {} and {} keys",
         snapshot.place, snapshot.revision, snapshot.keys
     )];
     let quorum = EtcdCluster::new(observed).ok();
@@ -154,8 +155,8 @@ fn losses(observed: &Snapshot, snapshot: &RestorableSnapshot, now: Timestamp) ->
     let replaced = quorum.map_or_else(
         || {
             format!(
-                "the data of a member that is left, which may be newer; to continue from it instead: kubectl kcp etcd recover {name} -n \
-                 {namespace}"
+                "the data of a member that is left, which may be newer; to continue from that member instead: kubectl kcp etcd \
+                 recover {name} -n {namespace}"
             )
         },
         |cluster| {
@@ -263,7 +264,7 @@ mod tests {
 
     #[test]
     fn the_host_stays_and_its_node_is_in_the_snapshot() {
-        let before = "the snapshot was taken before m3 joined: it has no Node of it, so that Cluster API would not find the member there";
+        let before = "the snapshot was taken before m3 joined: it does not contain the Node, so Cluster API would not find the member there";
         let cases: &[HostCase] = &[
             ("by its Machine", |_, _| {}, Some("m2"), Ok("node-m2")),
             (
@@ -277,7 +278,7 @@ mod tests {
                 |_, _| {},
                 Some("m3"),
                 Err(format!(
-                    "{before}; restore it on the host of another Machine, with --survivor: m1, m2"
+                    "{before}; restore the snapshot on the host of another Machine, with --survivor: m1, m2"
                 )),
             ),
             (
@@ -312,16 +313,15 @@ mod tests {
         assert_eq!(
             losses(&lost(), &snapshot),
             [
-                "every write after the snapshot s3://b/d_c1-cp_20260821T110000Z.db: it is from 2026-08-21T11:00:00Z, 1h ago, has \
-                 revision 1234 and 321 keys",
-                "the data of a member that is left, which may be newer; to continue from it instead: kubectl kcp etcd recover c1-cp -n d"
+                "every write after the snapshot s3://b/d_c1-cp_20260821T110000Z.db: it is from 2026-08-21T11:00:00Z, 1h ago; the snapshot has revision 1234 and 321 keys",
+                "the data of a member that is left, which may be newer; to continue from that member instead: kubectl kcp etcd recover c1-cp -n d"
             ]
         );
         snapshot.taken = None;
         assert_eq!(
             losses(&observed(), &snapshot),
             [
-                "every write after the snapshot s3://b/d_c1-cp_20260821T110000Z.db: it is unknown when it was taken, has revision 1234 \
+                "every write after the snapshot s3://b/d_c1-cp_20260821T110000Z.db: it is unknown when it was taken; the snapshot has revision 1234 \
                  and 321 keys",
                 "etcd has a quorum, whose data the snapshot replaces: 3 of 3 voting members healthy, 2 needed for quorum"
             ]

@@ -161,7 +161,7 @@ pub fn decide_deletion(machine: &MachineSnapshot, uid: &str, now: Timestamp) -> 
     }
     if machine.object.uid() != uid {
         return refuse(format!(
-            "Machine {name} is not the one that was to be deleted: another one has its name now"
+            "Machine {name} is not the Machine that was to be deleted: a newer Machine has the same name"
         ));
     }
     let cluster = match judge(observed) {
@@ -211,8 +211,8 @@ fn judge(observed: &Snapshot) -> Result<EtcdCluster<'_>, Refusal> {
     let with_first_part = |mut refusal: Refusal| {
         let (name, namespace) = (observed.control_plane.name(), observed.control_plane.namespace());
         refusal.remedies.push(format!(
-            "if etcd has lost its quorum for good, first run on the host that survives the script of: kubectl kcp etcd recover \
-             {name} -n {namespace}"
+            "if etcd has lost its quorum for good, first run the script of this command on the surviving host: kubectl kcp etcd \
+             recover {name} -n {namespace}"
         ));
         refusal
     };
@@ -254,7 +254,7 @@ fn refuse_flag(observed: &Snapshot) -> Result<(), Refusal> {
     };
     let node = &pod.node;
     let mut refusal = refusal(format!(
-        "etcd on Node {node} starts with --force-new-cluster, so that its next start would remove every member that has joined: the \
+        "etcd on Node {node} starts with --force-new-cluster, so its next start would remove every member that has joined: the \
          script has not ended"
     ));
     refusal.remedies.push(format!(
@@ -266,7 +266,7 @@ fn refuse_flag(observed: &Snapshot) -> Result<(), Refusal> {
 /// Whether the Machine can never work again: it has joined or failed to join, but etcd does not list its member.
 fn is_lost(observed: &Snapshot, cluster: &EtcdCluster<'_>, machine: &Machine, now: Timestamp) -> bool {
     // The kubelet of a Machine that joins runs.
-    let is_done = Phase::from_machine(machine, now) == Phase::Settled
+    let is_done = Phase::of(observed, machine, now) == Phase::Settled
         || node(observed, machine).is_some_and(|node| node.is_unreachable);
     let mut members = cluster.members.iter();
     let node = observed.node_of(machine);
@@ -586,20 +586,18 @@ mod tests {
                     o.list(1).members.push(member(3, "node-m3"));
                 },
                 "etcd has no quorum: 1 of 3 voting members healthy, 2 needed for quorum; etcd member node-m2 does not respond: cannot \
-                 connect: connection refused; etcd member node-m3 does not respond: cannot connect: connection refused; if etcd has \
-                 lost its quorum for good, first run on the host that survives the script of: kubectl kcp etcd recover c1-cp -n d",
+                 connect: connection refused; etcd member node-m3 does not respond: cannot connect: connection refused; if etcd has lost its quorum for good, first run the script of this command on the surviving host: kubectl kcp etcd recover c1-cp -n d",
             ),
             (
                 "no member can be asked",
                 |o| o.etcd = Reading::Failed(failure("etcd", "no answer")),
-                "no answer; if etcd has lost its quorum for good, first run on the host that survives the script of: kubectl kcp \
+                "no answer; if etcd has lost its quorum for good, first run the script of this command on the surviving host: kubectl kcp \
                  etcd recover c1-cp -n d",
             ),
             (
                 "the next start of a member removes the others",
                 |o| o.pod(Component::Etcd, 1).forces_new_cluster = true,
-                "etcd on Node node-m1 starts with --force-new-cluster, so that its next start would remove every member that has joined: \
-                 the script has not ended; run the script again on the host of Node node-m1, as before",
+                "etcd on Node node-m1 starts with --force-new-cluster, so its next start would remove every member that has joined: the script has not ended; run the script again on the host of Node node-m1, as before",
             ),
             (
                 "the Pods could not be read",
@@ -677,7 +675,9 @@ mod tests {
             (
                 "another Machine has its name",
                 |o| o.machine(2).metadata.uid = Some("new".to_owned()),
-                Err("Machine m2 is not the one that was to be deleted: another one has its name now"),
+                Err(
+                    "Machine m2 is not the Machine that was to be deleted: a newer Machine has the same name",
+                ),
             ),
             (
                 "it is paused",

@@ -96,10 +96,10 @@ fn assert_missing(cases: &[Case]) {
         for ((id, _, text), (_, _, start)) in found.iter().zip(*expected) {
             let end = match *id {
                 "snapshot-recent" | "snapshot-intact" => {
-                    "kubectl kcp etcd snapshot c1-cp -n d --output-file s3://backups/prod/"
+                    "kubectl kcp etcd snapshot c1-cp -n d --output-file s3://BUCKET/PREFIX/"
                 }
                 "host-can-restore" => {
-                    "put etcdutl of the version of its etcd on the host, in a folder of PATH"
+                    "install etcdutl on the host of the Machine, in the version of its etcd, in a folder on PATH"
                 }
                 _ => "",
             };
@@ -118,7 +118,7 @@ fn the_snapshot_is_recent_and_stored() {
             &[(
                 "snapshot-recent",
                 No,
-                "the last recorded snapshot of etcd is 1d1h old, of member node-m2; save one, and let a CronJob save them: ",
+                "the last recorded snapshot of etcd is 1d1h old, of member node-m2; save a snapshot, and let a CronJob repeat the command: ",
             )],
         ),
         (
@@ -128,12 +128,12 @@ fn the_snapshot_is_recent_and_stored() {
                 (
                     "snapshot-recent",
                     No,
-                    "no snapshot of etcd is recorded; save one, and let a CronJob save them: ",
+                    "no snapshot of etcd is recorded; save a snapshot, and let a CronJob repeat the command: ",
                 ),
                 (
                     "snapshot-intact",
                     Unknown,
-                    "no place of a snapshot is recorded; save one in a file or in S3: ",
+                    "the control plane does not record where a snapshot is stored; save a snapshot to a file or to S3: ",
                 ),
             ],
         ),
@@ -143,7 +143,7 @@ fn the_snapshot_is_recent_and_stored() {
             &[(
                 "snapshot-intact",
                 Unknown,
-                "no place of a snapshot is recorded; save one in a file or in S3: ",
+                "the control plane does not record where a snapshot is stored; save a snapshot to a file or to S3: ",
             )],
         ),
     ]);
@@ -158,7 +158,7 @@ fn both_clusters_respond_and_controllers_run() {
             &[(
                 "management-access",
                 Unknown,
-                "forbidden; make it readable, and run the command again",
+                "forbidden; make this object readable, and run the command again",
             )],
         ),
         (
@@ -168,22 +168,22 @@ fn both_clusters_respond_and_controllers_run() {
                 (
                     "workload-access",
                     Unknown,
-                    "forbidden; make it readable, and run the command again",
+                    "forbidden; make this object readable, and run the command again",
                 ),
                 (
                     "host-can-restore",
                     Unknown,
-                    "Machine m1: its Node could not be read, so that its images are unknown; ",
+                    "Machine m1: its Node could not be read, so its images are unknown; ",
                 ),
                 (
                     "host-can-restore",
                     Unknown,
-                    "Machine m2: its Node could not be read, so that its images are unknown; ",
+                    "Machine m2: its Node could not be read, so its images are unknown; ",
                 ),
                 (
                     "host-can-restore",
                     Unknown,
-                    "Machine m3: its Node could not be read, so that its images are unknown; ",
+                    "Machine m3: its Node could not be read, so its images are unknown; ",
                 ),
             ],
         ),
@@ -193,7 +193,7 @@ fn both_clusters_respond_and_controllers_run() {
             &[(
                 "workload-access",
                 Unknown,
-                "the members of etcd were not asked; look at its status: kubectl kcp status c1-cp -n d",
+                "the members of etcd were not queried; see the status of the control plane: kubectl kcp status c1-cp -n d",
             )],
         ),
         (
@@ -202,7 +202,7 @@ fn both_clusters_respond_and_controllers_run() {
             &[(
                 "workload-access",
                 No,
-                "etcd member node-m3 does not respond; look at its status: kubectl kcp status c1-cp -n d",
+                "etcd member node-m3 does not respond; see the status of the control plane: kubectl kcp status c1-cp -n d",
             )],
         ),
         (
@@ -237,7 +237,7 @@ fn machines_can_be_created() {
                 (
                     "controller-runs",
                     Unknown,
-                    "Lease/b: forbidden; make it readable, and run the command again",
+                    "Lease/b: forbidden; make this object readable, and run the command again",
                 ),
             ],
         ),
@@ -271,7 +271,7 @@ fn each_host_has_etcdutl() {
             &[(
                 "machines-can-be-created",
                 Unknown,
-                "it is unknown whether the infrastructure template exists; look at its status: kubectl kcp status c1-cp -n d",
+                "it is unknown whether the infrastructure template exists; see the status of the control plane: kubectl kcp status c1-cp -n d",
             )],
         ),
         (
@@ -308,7 +308,7 @@ fn each_host_has_etcdutl() {
             &[(
                 "host-can-restore",
                 Unknown,
-                "Machine m2: it has no Node, so that its images are unknown; ",
+                "Machine m2: it has no Node, so its images are unknown; ",
             )],
         ),
     ]);
@@ -321,12 +321,12 @@ fn a_snapshot_that_cannot_be_read_is_unknown_and_a_damaged_one_is_none() {
         (
             SnapshotContent::Damaged { why: why() },
             No,
-            "s3://b/edge.db cannot be restored: its hash does not match; save another one: ",
+            "s3://b/edge.db cannot be restored: its hash does not match; save another snapshot: ",
         ),
         (
             SnapshotContent::Unreadable { why: why() },
             Unknown,
-            "s3://b/edge.db could not be read: its hash does not match; run the command where ",
+            "s3://b/edge.db could not be read: its hash does not match; run the command on a machine that can read the snapshot",
         ),
     ] {
         let found = missing(&prepared(), Some(&content));

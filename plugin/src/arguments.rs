@@ -15,7 +15,7 @@ pub use kcp_client::parse_namespace;
 pub use kcp_control_plane::duration::{self, format_duration, parse_duration};
 pub use kubectl_only::KubectlOnly;
 pub use name::{
-    ControlPlaneName, parse_cluster_pool, parse_control_plane, parse_control_plane_of_cluster,
-    parse_customization, parse_machine, parse_node, parse_object_name,
+    ControlPlaneName, parse_cluster_pool, parse_control_plane, parse_customization, parse_machine,
+    parse_node, parse_object_name,
 };
 pub use value::{parse_image, parse_reason, parse_request_timeout, parse_timeout};

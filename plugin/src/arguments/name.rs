@@ -4,7 +4,11 @@ use kcp_api::{
     Kind,
     kind::{self, CLUSTER_DEPLOYMENT_CUSTOMIZATION, KUBEADM_CONTROL_PLANE},
 };
-use kcp_client::{Error, ReadLimit, reader::Reader, reads::read_control_plane_name};
+use kcp_client::{
+    Connection, Error, ReadLimit,
+    reader::Reader,
+    reads::{discover, read_control_plane_name},
+};
 use kcp_rules::syntax::is_dns1123_subdomain;
 
 /// A kind that the user may write before the slash of `KIND/NAME`.
@@ -99,6 +103,15 @@ impl ControlPlaneName {
             }
         }
     }
+
+    /// Like [`Self::read`], without a reader. Sends no request if the user gave the control plane's own name.
+    pub async fn resolve(&self, connection: &Connection, limit: ReadLimit) -> Result<String, Error> {
+        if let Self::Own(name) = self {
+            return Ok(name.clone());
+        }
+        let reader = discover(connection, limit).await?;
+        self.read(&reader, limit).await
+    }
 }
 
 impl NamedKind {
@@ -137,13 +150,9 @@ impl NamedKind {
     }
 }
 
-/// Parses the name of a control plane: `NAME`, `kcp/NAME` or `kubeadmcontrolplane/NAME`, optionally with `.GROUP`.
-pub fn parse_control_plane(text: &str) -> Result<String, String> {
-    CONTROL_PLANE.parse(text)
-}
-
-/// Parses the name of a control plane like [`parse_control_plane`], or of its Cluster: `cluster/NAME`.
-pub fn parse_control_plane_of_cluster(text: &str) -> Result<ControlPlaneName, String> {
+/// Parses the name of a control plane, `NAME`, `kcp/NAME` or `kubeadmcontrolplane/NAME`, or of its Cluster, `cluster/NAME`; each
+/// kind optionally with `.GROUP`.
+pub fn parse_control_plane(text: &str) -> Result<ControlPlaneName, String> {
     let named = text.split_once('/').filter(|(kind, _)| CLUSTER.is_named(kind));
     if let Some((_, name)) = named {
         return parse_object_name(name).map(ControlPlaneName::OfCluster);
@@ -189,8 +198,7 @@ mod tests {
     use kcp_client::parse_namespace;
 
     use super::{
-        ControlPlaneName, parse_cluster_pool, parse_control_plane, parse_control_plane_of_cluster,
-        parse_customization, parse_machine,
+        ControlPlaneName, parse_cluster_pool, parse_control_plane, parse_customization, parse_machine,
     };
 
     #[test]
@@ -202,7 +210,8 @@ mod tests {
             "KubeadmControlPlane/c1-cp",
             "kubeadmcontrolplanes.controlplane.cluster.x-k8s.io/c1-cp",
         ] {
-            assert_eq!(parse_control_plane(text).as_deref(), Ok("c1-cp"), "{text}");
+            let name = ControlPlaneName::Own("c1-cp".to_owned());
+            assert_eq!(parse_control_plane(text), Ok(name), "{text}");
         }
         for text in [
             "p.1",
@@ -226,24 +235,16 @@ mod tests {
     fn accepts_a_control_plane_by_its_cluster() {
         for text in ["cluster/edge", "cl/edge", "Clusters.cluster.x-k8s.io/edge"] {
             let name = ControlPlaneName::OfCluster("edge".to_owned());
-            assert_eq!(parse_control_plane_of_cluster(text), Ok(name), "{text}");
+            assert_eq!(parse_control_plane(text), Ok(name), "{text}");
         }
-        for text in ["edge", "kcp/edge"] {
-            let name = ControlPlaneName::Own("edge".to_owned());
-            assert_eq!(parse_control_plane_of_cluster(text), Ok(name), "{text}");
-        }
-        assert_eq!(
-            parse_control_plane_of_cluster("Pod/edge"),
-            Err("pod is not a control plane or a cluster: write NAME, kcp/NAME or cluster/NAME".to_owned())
-        );
-        assert!(parse_control_plane_of_cluster("cluster/..").is_err());
+        assert!(parse_control_plane("cluster/..").is_err());
     }
 
     #[test]
     fn rejects_other_kinds() {
         assert_eq!(
             parse_control_plane("Pod/c1"),
-            Err("pod is not a control plane: write NAME or kcp/NAME".to_owned())
+            Err("pod is not a control plane or a cluster: write NAME, kcp/NAME or cluster/NAME".to_owned())
         );
         assert_eq!(
             parse_cluster_pool("cdc/p"),

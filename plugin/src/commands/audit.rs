@@ -16,7 +16,7 @@ use kcp_control_plane::audit::{Assumptions, AuditOutcome, Audited, audit};
 use serde::Serialize;
 
 use crate::{
-    arguments::{ControlPlaneName, parse_control_plane_of_cluster, parse_timeout},
+    arguments::{ControlPlaneName, parse_control_plane, parse_timeout},
     document::{Document, ObjectName, Versioned},
     output::{OutputArguments, Report, print},
     session::Session,
@@ -42,7 +42,7 @@ Examples:
 pub struct AuditArguments {
     /// Control plane whose workload cluster is checked, as NAME, kcp/NAME or cluster/NAME [default: the cluster of the
     /// current context]
-    #[arg(value_name = "CONTROL-PLANE", value_parser = parse_control_plane_of_cluster)]
+    #[arg(value_name = "CONTROL-PLANE", value_parser = parse_control_plane)]
     pub name: Option<ControlPlaneName>,
 
     /// How long the machines stay off, such as 72h; certificates must be valid for longer

@@ -15,7 +15,7 @@ use anyhow::Context as _;
 use clap::Args;
 
 use crate::{
-    arguments::{ControlPlaneName, parse_control_plane_of_cluster, parse_timeout},
+    arguments::{ControlPlaneName, parse_control_plane, parse_timeout},
     commands::bundle::{
         archive::Entry,
         collect::{Collected, collect},
@@ -54,7 +54,7 @@ Examples:
 )]
 pub struct BundleArguments {
     /// Control plane, as NAME, kcp/NAME or cluster/NAME
-    #[arg(value_parser = parse_control_plane_of_cluster)]
+    #[arg(value_parser = parse_control_plane)]
     pub name: ControlPlaneName,
 
     /// Archive to create with mode 0600; an existing file is not replaced

@@ -20,7 +20,7 @@ use kcp_control_plane::{
 use serde::Serialize;
 
 use crate::{
-    arguments::{ControlPlaneName, parse_control_plane_of_cluster, parse_timeout},
+    arguments::{ControlPlaneName, parse_control_plane, parse_timeout},
     document::{Versioned, resource_name},
     output::{OutputArguments, Report, print},
     session::Session,
@@ -46,7 +46,7 @@ Examples:
 )]
 pub struct CertificatesArguments {
     /// Control plane to show, as NAME, kcp/NAME or cluster/NAME [default: all in the namespace]
-    #[arg(value_parser = parse_control_plane_of_cluster, conflicts_with = "all_namespaces")]
+    #[arg(value_parser = parse_control_plane, conflicts_with = "all_namespaces")]
     pub name: Option<ControlPlaneName>,
 
     /// Show the control planes of all namespaces

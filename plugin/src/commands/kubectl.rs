@@ -14,7 +14,7 @@ use clap::Args;
 use kcp_client::reads::{self, workload::read_kubeconfig};
 
 use crate::{
-    arguments::{ControlPlaneName, parse_control_plane_of_cluster},
+    arguments::{ControlPlaneName, parse_control_plane},
     session::Session,
     verdict::Verdict,
 };
@@ -35,7 +35,7 @@ Examples:
 )]
 pub struct KubectlArguments {
     /// Control plane, as NAME, kcp/NAME or cluster/NAME
-    #[arg(value_parser = parse_control_plane_of_cluster)]
+    #[arg(value_parser = parse_control_plane)]
     pub name: ControlPlaneName,
 
     /// The arguments of kubectl

@@ -8,7 +8,7 @@ use kcp_control_plane::{
 };
 
 use crate::{
-    arguments::{ControlPlaneName, name::MACHINE, parse_control_plane_of_cluster, parse_machine},
+    arguments::{ControlPlaneName, name::MACHINE, parse_control_plane, parse_machine},
     change::{
         arguments::WriteArguments,
         engine::{Engine, MachineScope, Verb},
@@ -50,7 +50,7 @@ fn parse_target(text: &str) -> Result<ReconcileTarget, String> {
     if is_machine {
         return parse_machine(text).map(ReconcileTarget::Machine);
     }
-    let parsed = parse_control_plane_of_cluster(text).map(ReconcileTarget::ControlPlane);
+    let parsed = parse_control_plane(text).map(ReconcileTarget::ControlPlane);
     parsed.map_err(|why| {
         why.replace(
             "write NAME, kcp/NAME or cluster/NAME",

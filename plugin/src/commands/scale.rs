@@ -11,7 +11,7 @@ use kcp_control_plane::{
 };
 
 use crate::{
-    arguments::{ControlPlaneName, parse_control_plane_of_cluster},
+    arguments::{ControlPlaneName, parse_control_plane},
     change::{
         arguments::{ReviewArguments, WriteArguments},
         confirmation::ConfirmArguments,
@@ -31,7 +31,7 @@ use crate::{
   kubectl kcp scale edge --replicas 5 --current-replicas 3 --dry-run=server")]
 pub struct ScaleArguments {
     /// Control plane to scale, as NAME, kcp/NAME or cluster/NAME
-    #[arg(value_parser = parse_control_plane_of_cluster)]
+    #[arg(value_parser = parse_control_plane)]
     pub name: ControlPlaneName,
 
     /// Desired number of Machines

@@ -39,7 +39,7 @@ use kcp_control_plane::{
 use owo_colors::OwoColorize as _;
 
 use crate::{
-    arguments::{ControlPlaneName, parse_control_plane_of_cluster},
+    arguments::{ControlPlaneName, parse_control_plane},
     change::{
         arguments::{ReviewArguments, WriteArguments},
         confirmation::ConfirmArguments,
@@ -67,7 +67,7 @@ use crate::{
   kubectl kcp upgrade edge --to v1.36.3 --via v1.34.9,v1.35.6 --snapshot backups/ --yes --wait")]
 pub struct UpgradeArguments {
     /// Control plane to upgrade, as NAME, kcp/NAME or cluster/NAME
-    #[arg(value_parser = parse_control_plane_of_cluster)]
+    #[arg(value_parser = parse_control_plane)]
     pub name: ControlPlaneName,
 
     /// New Kubernetes version, such as v1.34.2

@@ -28,7 +28,7 @@ use kcp_control_plane::{
 use kcp_pool::lease::generated_name;
 
 use crate::{
-    arguments::{ControlPlaneName, parse_control_plane_of_cluster, parse_namespace, parse_timeout},
+    arguments::{ControlPlaneName, parse_control_plane, parse_namespace, parse_timeout},
     change::arguments::FIELD_MANAGER,
     commands::validate::{pods::Run, report::ValidationReport},
     output::{OutputArguments, print},
@@ -65,7 +65,7 @@ Examples:
 pub struct ValidateArguments {
     /// Control plane whose workload cluster is validated, as NAME, kcp/NAME or cluster/NAME [default: the cluster of the
     /// current context]
-    #[arg(value_name = "CONTROL-PLANE", value_parser = parse_control_plane_of_cluster)]
+    #[arg(value_name = "CONTROL-PLANE", value_parser = parse_control_plane)]
     pub name: Option<ControlPlaneName>,
 
     /// Image of the Pods, whose entrypoint is kcp-webhook [default: that of Deployment kcp-webhook in the cluster of the

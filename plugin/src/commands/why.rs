@@ -20,7 +20,7 @@ use kcp_control_plane::{
 use serde::Serialize;
 
 use crate::{
-    arguments::{ControlPlaneName, parse_control_plane_of_cluster, parse_timeout},
+    arguments::{ControlPlaneName, parse_control_plane, parse_timeout},
     commands::status::read_one,
     document::{Versioned, resource_name},
     output::{OutputArguments, Report, print},
@@ -44,7 +44,7 @@ Examples:
 )]
 pub struct WhyArguments {
     /// Control plane to explain, as NAME, kcp/NAME or cluster/NAME
-    #[arg(value_parser = parse_control_plane_of_cluster)]
+    #[arg(value_parser = parse_control_plane)]
     pub name: ControlPlaneName,
 
     /// The output format.

@@ -86,7 +86,7 @@ fn accepts(argument: &Arg, value: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Meaning, PossibleValue};
+    use super::{Command, Meaning, PossibleValue};
     use crate::command::command;
 
     fn meaning(path: &str, id: &str) -> String {
@@ -118,7 +118,7 @@ mod tests {
             ("status", "name", "kcp cl"),
             ("scale", "name", "kcp cl"),
             ("rollout start", "name", "kcp cl"),
-            ("etcd check", "name", "kcp"),
+            ("etcd check", "name", "kcp cl"),
             ("machine replace", "name", "ma"),
             ("pool status", "pool", "cp"),
             ("pool release", "target", "cp cdc"),
@@ -157,5 +157,32 @@ mod tests {
         ] {
             assert_eq!(meaning(path, id), expected, "{path} {id}");
         }
+    }
+
+    /// The name of a control plane in a topology has a random suffix.
+    #[test]
+    fn each_argument_that_names_a_control_plane_accepts_its_cluster() {
+        fn check(command: &Command, checked: &mut usize) {
+            for argument in command.get_arguments() {
+                if let Meaning::Objects(kinds) = Meaning::of(argument) {
+                    let has = |short: &str| kinds.iter().any(|kind| kind.short_name() == short);
+                    assert_eq!(
+                        has("kcp"),
+                        has("cl"),
+                        "{} {}",
+                        command.get_name(),
+                        argument.get_id()
+                    );
+                    *checked += usize::from(has("kcp"));
+                }
+            }
+            command
+                .get_subcommands()
+                .for_each(|command| check(command, checked));
+        }
+        let (mut command, mut checked) = (command(), 0);
+        command.build();
+        check(&command, &mut checked);
+        assert!(checked > 20, "{checked}");
     }
 }

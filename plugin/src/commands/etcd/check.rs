@@ -11,7 +11,10 @@ use jiff::Timestamp;
 use kcp_api::{Object as _, kind::KUBEADM_CONTROL_PLANE};
 use kcp_client::{
     reader::Reader,
-    reads::etcd::{MemberConnection, MemberError},
+    reads::{
+        etcd::{MemberConnection, MemberError},
+        list_limit,
+    },
 };
 use kcp_control_plane::{
     change::decision::Refusal,
@@ -26,7 +29,7 @@ use serde::Serialize;
 use tokio::time::sleep;
 
 use crate::{
-    arguments::{parse_control_plane, parse_timeout},
+    arguments::{ControlPlaneName, parse_control_plane, parse_timeout},
     commands::etcd::EtcdMembers,
     document::{Document, ObjectName, Versioned, resource_name},
     output::{OutputArguments, Report, print},
@@ -63,9 +66,9 @@ Examples:
   kubectl kcp etcd check edge -o json"
 )]
 pub struct CheckArguments {
-    /// Control plane, as NAME or kcp/NAME
+    /// Control plane, as NAME, kcp/NAME or cluster/NAME
     #[arg(value_parser = parse_control_plane)]
-    pub name: String,
+    pub name: ControlPlaneName,
 
     /// Read the metrics twice with this time between, such as 10s, and count only what happened in this time
     #[arg(long, value_name = "DURATION", value_parser = parse_timeout)]
@@ -85,9 +88,13 @@ pub async fn run(arguments: &CheckArguments, session: &Session) -> anyhow::Resul
     let terminal = &session.terminal;
     let connection = session.connect_within(arguments.timeout).await?;
     let reader = Reader::discover(&connection).await?;
+    let name = arguments
+        .name
+        .read(&reader, list_limit(arguments.timeout))
+        .await?;
     let members = EtcdMembers {
         reader: &reader,
-        control_plane: &arguments.name,
+        control_plane: &name,
         timeout: arguments.timeout,
     };
     terminal.spin("reading the control plane");
@@ -98,7 +105,7 @@ pub async fn run(arguments: &CheckArguments, session: &Session) -> anyhow::Resul
     let found = match found {
         Ok(found) => found,
         Err(refusal) => {
-            let name = escape(&arguments.name);
+            let name = escape(&name);
             let why = refusal.why.join("; ");
             let error = anyhow!("cannot check the etcd of kubeadmcontrolplane/{name}: {why}");
             terminal.error(&error, refusal.remedies.first().map(String::as_str));

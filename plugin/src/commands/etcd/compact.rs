@@ -80,7 +80,7 @@ async fn compact(
         Ok(compaction) => compaction,
         Err(refusal) => return maintenance.refuse(observed, NOT_DONE, &refusal),
     };
-    let goal = compaction.goal(&arguments.maintenance.name);
+    let goal = compaction.goal(maintenance.members.control_plane);
     if let Some(verdict) = maintenance.confirm(observed, &goal, NOT_DONE).await? {
         return Ok(verdict);
     }

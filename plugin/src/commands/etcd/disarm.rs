@@ -38,22 +38,18 @@ pub struct DisarmArguments {
 /// Runs `etcd disarm`.
 pub async fn run(arguments: &DisarmArguments, session: &Session) -> anyhow::Result<Verdict> {
     maintain(&arguments.maintenance, session, async |maintenance, observed| {
-        disarm(arguments, maintenance, &observed).await
+        disarm(maintenance, &observed).await
     })
     .await
 }
 
-async fn disarm(
-    arguments: &DisarmArguments,
-    maintenance: &Maintenance<'_>,
-    observed: &Snapshot,
-) -> anyhow::Result<Verdict> {
+async fn disarm(maintenance: &Maintenance<'_>, observed: &Snapshot) -> anyhow::Result<Verdict> {
     let disarmament = match decide(observed) {
         Ok(disarmament) => disarmament,
         Err(refusal) => return maintenance.refuse(observed, NOT_DONE, &refusal),
     };
     if let Some(disarmament) = &disarmament {
-        let goal = goal(disarmament, &arguments.maintenance.name);
+        let goal = goal(disarmament, maintenance.members.control_plane);
         if let Some(verdict) = maintenance.confirm(observed, &goal, NOT_DONE).await? {
             return Ok(verdict);
         }

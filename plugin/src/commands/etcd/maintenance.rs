@@ -4,14 +4,19 @@ use std::time::Duration;
 
 use clap::Args;
 use kcp_api::kind::KUBEADM_CONTROL_PLANE;
-use kcp_client::{Connection, events::Events, reader::Reader, reads::etcd::MemberConnection};
+use kcp_client::{
+    Connection,
+    events::Events,
+    reader::Reader,
+    reads::{etcd::MemberConnection, list_limit},
+};
 use kcp_control_plane::{
     change::decision::{ActionEvent, ChangeEvent, ObjectReference, Refusal},
     snapshot::{Snapshot, etcd::QueriedMember},
 };
 
 use crate::{
-    arguments::{parse_control_plane, parse_timeout},
+    arguments::{ControlPlaneName, parse_control_plane, parse_timeout},
     change::{arguments::FIELD_MANAGER, confirmation::ConfirmArguments, report::RefusalReport},
     commands::etcd::{
         EtcdMembers,
@@ -32,9 +37,9 @@ pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// The arguments of every command that maintains etcd members.
 #[derive(Clone, Debug, Args)]
 pub struct MaintenanceArguments {
-    /// Control plane, as NAME or kcp/NAME
+    /// Control plane, as NAME, kcp/NAME or cluster/NAME
     #[arg(value_parser = parse_control_plane)]
-    pub name: String,
+    pub name: ControlPlaneName,
 
     #[command(flatten)]
     pub options: MaintenanceOptions,
@@ -76,9 +81,10 @@ pub(super) async fn maintain(
 ) -> anyhow::Result<Verdict> {
     let options = &arguments.options;
     let connection = session.connect_within(options.timeout).await?;
+    let limit = list_limit(options.timeout);
     let target = MaintenanceTarget {
         connection: &connection,
-        control_plane: &arguments.name,
+        control_plane: &arguments.name.resolve(&connection, limit).await?,
         collected: None,
     };
     target.maintain(options, &session.terminal, command).await

@@ -15,7 +15,7 @@ use kcp_control_plane::{
 use serde::Serialize;
 
 use crate::{
-    arguments::{ControlPlaneName, parse_control_plane_of_cluster, parse_timeout},
+    arguments::{ControlPlaneName, parse_control_plane, parse_timeout},
     commands::{
         plan::document::EtcdVotes,
         status::{document::CheckFinding, read_one, screen::findings},
@@ -60,7 +60,7 @@ Examples:
 )]
 pub struct MembersArguments {
     /// Control plane, as NAME, kcp/NAME or cluster/NAME
-    #[arg(value_parser = parse_control_plane_of_cluster)]
+    #[arg(value_parser = parse_control_plane)]
     pub name: ControlPlaneName,
 
     /// The output format.

@@ -71,7 +71,7 @@ async fn move_leader(
     };
     let goal = format!(
         "move the leadership of etcd from {} to {} in control plane {}",
-        moved.from.name, moved.to, arguments.maintenance.name
+        moved.from.name, moved.to, maintenance.members.control_plane
     );
     if let Some(verdict) = maintenance.confirm(observed, &goal, NOT_DONE).await? {
         return Ok(verdict);
@@ -86,7 +86,7 @@ async fn move_leader(
                     "this command asked etcd to make member {} the leader, but the members still follow another \
                      leader; check with: kubectl kcp status {}",
                     moved.to,
-                    arguments.maintenance.name
+                    maintenance.members.control_plane
                 ));
             }
             sleep(POLL_INTERVAL).await;

@@ -71,7 +71,7 @@ async fn promote(
     };
     let goal = format!(
         "promote member {} to a voter in the etcd of control plane {} (before: {}; after: {})",
-        judged.name, arguments.maintenance.name, judged.quorum.before, judged.quorum.after
+        judged.name, maintenance.members.control_plane, judged.quorum.before, judged.quorum.after
     );
     if let Some(verdict) = maintenance.confirm(observed, &goal, NOT_DONE).await? {
         return Ok(verdict);

@@ -21,7 +21,7 @@ use std::{
 use anyhow::Context as _;
 use clap::Args;
 use kcp_api::Object as _;
-use kcp_client::reader::Reader;
+use kcp_client::{ReadLimit, reader::Reader};
 use kcp_control_plane::{
     change::decision::Refusal,
     snapshot::Snapshot,
@@ -34,7 +34,7 @@ use report::{RecoveryOutcome, RecoveryReport};
 use serde_json::json;
 
 use crate::{
-    arguments::{parse_control_plane, parse_timeout},
+    arguments::{ControlPlaneName, parse_control_plane, parse_timeout},
     change::{arguments::WriteArguments, confirmation::ConfirmArguments, report::RefusalReport},
     commands::{etcd::EtcdMembers, node::shell::fill},
     file::NewFile,
@@ -94,9 +94,9 @@ Examples:
   kubectl kcp etcd recover edge --continue"
 )]
 pub struct RecoverArguments {
-    /// Control plane, as NAME or kcp/NAME
+    /// Control plane, as NAME, kcp/NAME or cluster/NAME
     #[arg(value_parser = parse_control_plane)]
-    pub name: String,
+    pub name: ControlPlaneName,
 
     /// Machine or Node of the host on which etcd continues; without it, the script only checks if several hosts may be left
     #[arg(long, value_name = "MACHINE", conflicts_with = "resume")]
@@ -142,7 +142,11 @@ pub async fn run(arguments: &RecoverArguments, session: &Session) -> anyhow::Res
         .transpose()?;
     let connection = session.connect_within(READ_LIMIT).await?;
     let reader = Reader::discover(&connection).await?;
-    let observed = members(&arguments.name, &reader).observe().await?;
+    let name = arguments
+        .name
+        .read(&reader, ReadLimit::per_read(READ_LIMIT))
+        .await?;
+    let observed = members(&name, &reader).observe().await?;
     let remains = match find(&observed, arguments.survivor.as_deref(), connection.now()) {
         Ok(remains) => remains,
         Err(refusal) => {

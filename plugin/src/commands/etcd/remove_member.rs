@@ -62,7 +62,7 @@ pub(super) async fn remove_member(
     };
     let goal = format!(
         "remove member {} from the etcd of control plane {}",
-        judged.name, arguments.maintenance.name
+        judged.name, maintenance.members.control_plane
     );
     if let Some(verdict) = maintenance.confirm(observed, &goal, NOT_DONE).await? {
         return Ok(verdict);

@@ -7,7 +7,7 @@ use kcp_client::{Connection, reads};
 use kcp_control_plane::snapshot::Snapshot;
 
 use crate::{
-    arguments::parse_control_plane,
+    arguments::{ControlPlaneName, parse_control_plane},
     commands::etcd::{
         maintenance::{Maintenance, MaintenanceOptions, MaintenanceTarget},
         report::{Collected, MaintenanceListReport, UnfinishedMaintenance},
@@ -22,10 +22,10 @@ use crate::{
 /// Which control planes a command maintains.
 #[derive(Clone, Debug, Args)]
 pub struct SelectionArguments {
-    /// Control plane, as NAME or kcp/NAME
+    /// Control plane, as NAME, kcp/NAME or cluster/NAME
     #[arg(value_parser = parse_control_plane, required_unless_present_any = ["all_namespaces", "selector"],
           conflicts_with_all = ["all_namespaces", "selector"])]
-    pub name: Option<String>,
+    pub name: Option<ControlPlaneName>,
 
     /// Work on the control planes of all namespaces, one after the other
     #[arg(short = 'A', long)]
@@ -124,13 +124,13 @@ impl SelectionArguments {
     }
 
     async fn select(&self, connection: &Connection, timeout: Duration) -> anyhow::Result<Vec<ObjectName>> {
+        let limit = reads::list_limit(timeout);
         if let Some(name) = &self.name {
             return Ok(vec![ObjectName {
-                name: name.clone(),
+                name: name.resolve(connection, limit).await?,
                 namespace: connection.namespace.clone(),
             }]);
         }
-        let limit = reads::list_limit(timeout);
         let reader = reads::discover(connection, limit).await?;
         let namespace = (!self.all_namespaces).then_some(connection.namespace.as_str());
         let selector = self.selector.as_deref();

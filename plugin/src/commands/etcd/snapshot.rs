@@ -100,7 +100,7 @@ pub async fn run(arguments: &SnapshotArguments, session: &Session) -> anyhow::Re
     let place = &arguments.output_file;
     let request = FolderRequest {
         place,
-        name: arguments.selection.name.as_deref(),
+        name: arguments.selection.name.as_ref(),
         member: arguments.member.as_deref(),
         timeout: arguments.timeout,
         output: &arguments.output,

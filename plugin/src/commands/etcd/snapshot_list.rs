@@ -1,6 +1,7 @@
 //! `kubectl kcp etcd snapshot --list`: lists the snapshots in a folder. It needs no cluster, because the cluster may be gone.
 
 use kcp_api::kind::KUBEADM_CONTROL_PLANE;
+use kcp_client::reads::list_limit;
 use serde::Serialize;
 
 use crate::{
@@ -17,9 +18,10 @@ pub(super) async fn run(request: &FolderRequest<'_>, session: &Session) -> anyho
     let folder = SnapshotFolder::open(request.place)?;
     let mut stored = folder.list().await?;
     if let Some(name) = request.name {
-        // The connection is not used, except for its namespace.
-        let namespace = session.connect_within(request.timeout).await?.namespace;
-        stored.retain(|stored| stored.name.is_of(&namespace, name));
+        // Of the control plane's own name, the connection is not used, except for its namespace.
+        let connection = session.connect_within(request.timeout).await?;
+        let name = name.resolve(&connection, list_limit(request.timeout)).await?;
+        stored.retain(|stored| stored.name.is_of(&connection.namespace, &name));
     }
     let report = StoredReport {
         place: request.place.to_string(),

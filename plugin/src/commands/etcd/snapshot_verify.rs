@@ -5,7 +5,7 @@ use std::{io::Write as _, path::PathBuf, time::Duration};
 use anyhow::{Context as _, anyhow};
 use futures_util::StreamExt as _;
 use kcp_api::kind::KUBEADM_CONTROL_PLANE;
-use kcp_client::{Connection, reader::Reader};
+use kcp_client::{Connection, reader::Reader, reads::list_limit};
 use kcp_control_plane::verbs::etcd::snapshot::{
     SnapshotSource,
     place::SnapshotPlace,
@@ -48,6 +48,7 @@ async fn verify(request: &FolderRequest<'_>, session: &Session) -> anyhow::Resul
         .context("--verify needs the name of a control plane")?;
     let terminal = &session.terminal;
     let connection = session.connect_within(request.timeout).await?;
+    let name = &name.resolve(&connection, list_limit(request.timeout)).await?;
     let newest = SnapshotFolder::open(request.place)?
         .newest(&connection.namespace, name)
         .await?;

@@ -15,13 +15,13 @@ use kcp_control_plane::verbs::etcd::snapshot::{
 };
 use kcp_storage::Bucket;
 
-use crate::{document::ObjectName, output::OutputArguments};
+use crate::{arguments::ControlPlaneName, document::ObjectName, output::OutputArguments};
 
 /// A request about the snapshots in a folder.
 pub(super) struct FolderRequest<'r> {
     pub(super) place: &'r SnapshotPlace,
     /// The control plane; `None` for all.
-    pub(super) name: Option<&'r str>,
+    pub(super) name: Option<&'r ControlPlaneName>,
     /// The member to compare with; `None` for a follower.
     pub(super) member: Option<&'r str>,
     pub(super) timeout: Duration,

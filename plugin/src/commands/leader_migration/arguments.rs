@@ -4,10 +4,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use kcp_client::{parse_namespace, reads::leader_migration::WorkloadKind};
 
 use crate::{
-    arguments::{
-        ControlPlaneName, parse_control_plane, parse_control_plane_of_cluster, parse_object_name,
-        parse_timeout,
-    },
+    arguments::{ControlPlaneName, parse_control_plane, parse_object_name, parse_timeout},
     commands::leader_migration::parse::{
         DEFAULT_LEADER_NAME, parse_full_version, parse_lease, parse_minor, parse_service_account,
     },
@@ -48,9 +45,9 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = CHECK_HELP)]
 pub struct CheckArguments {
-    /// Control plane to check, as NAME or kcp/NAME; not with --old
+    /// Control plane to check, as NAME, kcp/NAME or cluster/NAME; not with --old
     #[arg(value_parser = parse_control_plane, required_unless_present = "old", conflicts_with = "old")]
-    pub name: Option<String>,
+    pub name: Option<ControlPlaneName>,
 
     /// Kubernetes version after the upgrade [default: the version of the manifest or of the control plane]
     #[arg(long, value_name = "VERSION", value_parser = parse_full_version)]
@@ -121,9 +118,9 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = GENERATE_HELP)]
 pub struct GenerateArguments {
-    /// Control plane to change, as NAME or kcp/NAME
+    /// Control plane to change, as NAME, kcp/NAME or cluster/NAME
     #[arg(value_parser = parse_control_plane, required_unless_present = "file", conflicts_with = "file")]
-    pub name: Option<String>,
+    pub name: Option<ControlPlaneName>,
 
     /// Step of the migration
     #[arg(long, value_name = "STEP", value_enum)]
@@ -225,7 +222,7 @@ Examples:
 #[command(after_help = STATUS_HELP)]
 pub struct StatusArguments {
     /// Control plane to show, as NAME, kcp/NAME or cluster/NAME [default: the only one in the namespace]
-    #[arg(value_parser = parse_control_plane_of_cluster)]
+    #[arg(value_parser = parse_control_plane)]
     pub name: Option<ControlPlaneName>,
 
     /// Namespace of the Pods of cloud-controller-manager in the workload cluster

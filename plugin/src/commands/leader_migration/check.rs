@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, anyhow, bail};
 use kcp_api::{KubeadmControlPlane as ReadControlPlane, kind::KUBEADM_CONTROL_PLANE};
 use kcp_client::{
-    Connection,
+    Connection, ReadLimit,
     reader::Reader,
     reads::{DEFAULT_TIMEOUT, leader_migration::read_cloud_workload},
 };
@@ -55,7 +55,8 @@ pub(super) async fn run(arguments: &CheckArguments, session: &Session) -> anyhow
         (None, Some(name)) => {
             let connection = session.connect().await?;
             let reader = Reader::discover(&connection).await?;
-            let (text, control_plane) = reader.read_control_plane(&connection.namespace, name).await?;
+            let name = name.read(&reader, ReadLimit::per_read(TIMEOUT)).await?;
+            let (text, control_plane) = reader.read_control_plane(&connection.namespace, &name).await?;
             let object = serde_json::from_str(&text)?;
             let origin = Origin {
                 connection,

@@ -22,6 +22,7 @@ use kcp_rules::{
 use serde_json::Value;
 
 use crate::{
+    arguments::ControlPlaneName,
     commands::leader_migration::{
         arguments::{CloudIdentity, GenerateArguments, Part, StepName},
         input,
@@ -71,12 +72,17 @@ pub(super) async fn run(arguments: &GenerateArguments, session: &Session) -> any
     }
 }
 
-async fn from_cluster(name: &str, arguments: &GenerateArguments, session: &Session) -> anyhow::Result<Reads> {
+async fn from_cluster(
+    name: &ControlPlaneName,
+    arguments: &GenerateArguments,
+    session: &Session,
+) -> anyhow::Result<Reads> {
     let end = Instant::now() + arguments.timeout;
     let connection = session.connect_within(arguments.timeout).await?;
     let reader: Reader<'_> = discover(&connection, list_limit(arguments.timeout)).await?;
-    let (text, control_plane) = reader.read_control_plane(&connection.namespace, name).await?;
-    let machines = reader.read_snapshot(&connection.namespace, name).await?.machines;
+    let name = name.read(&reader, list_limit(arguments.timeout)).await?;
+    let (text, control_plane) = reader.read_control_plane(&connection.namespace, &name).await?;
+    let machines = reader.read_snapshot(&connection.namespace, &name).await?.machines;
     let observed = read_leader_migration(&connection, &control_plane, &arguments.ccm_namespace, end);
     Ok(Reads {
         observed: Box::pin(observed).await,
@@ -294,7 +300,7 @@ mod tests {
 
     fn arguments(step: StepName) -> GenerateArguments {
         GenerateArguments {
-            name: Some("edge".to_owned()),
+            name: Some(ControlPlaneName::Own("edge".to_owned())),
             step,
             to: Some("v1.36.0".to_owned()),
             node_ipam: true,

@@ -21,7 +21,6 @@ use kcp_control_plane::leader_migration::{Decision, MigrationState, ObservedMana
 use serde::Serialize;
 
 use crate::{
-    arguments::ControlPlaneName,
     commands::leader_migration::arguments::StatusArguments,
     document::{Versioned, resource_name},
     output::{Report, print},
@@ -68,10 +67,7 @@ async fn read(connection: &Connection, arguments: &StatusArguments, end: Instant
     let namespace = &connection.namespace;
     let limit = reads::limit_per_control_plane(remaining());
     let name = match &arguments.name {
-        Some(ControlPlaneName::Own(name)) => name.clone(),
-        Some(ControlPlaneName::OfCluster(cluster)) => {
-            reads::read_control_plane_name(&reader, namespace, cluster, limit).await?
-        }
+        Some(name) => name.read(&reader, limit).await?,
         None => only_control_plane(&reader, namespace, end).await?,
     };
     let action = Action::new("get", &reader.control_plane_resource)

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::{
-    arguments::{ControlPlaneName, parse_control_plane_of_cluster},
+    arguments::{ControlPlaneName, parse_control_plane},
     commands::scale::parse_replicas,
     fleet::ContextsArgument,
     output::OutputArguments,
@@ -35,7 +35,7 @@ Examples:
 )]
 pub struct PlanArguments {
     /// Control plane to plan for, as NAME, kcp/NAME or cluster/NAME [default: all in the namespace]
-    #[arg(value_parser = parse_control_plane_of_cluster, conflicts_with = "all_namespaces")]
+    #[arg(value_parser = parse_control_plane, conflicts_with = "all_namespaces")]
     pub name: Option<ControlPlaneName>,
 
     /// Plan for the control planes of all namespaces

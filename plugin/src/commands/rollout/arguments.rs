@@ -6,7 +6,7 @@ use clap::{ArgAction, Args, Subcommand};
 use jiff::Timestamp;
 
 use crate::{
-    arguments::{ControlPlaneName, parse_control_plane_of_cluster},
+    arguments::{ControlPlaneName, parse_control_plane},
     change::{
         arguments::{ReviewArguments, WriteArguments},
         confirmation::ConfirmArguments,
@@ -52,7 +52,7 @@ pub enum RolloutCommand {
   kubectl kcp rollout start edge --in 8h --yes")]
 pub struct StartArguments {
     /// Control plane whose Machines to replace, as NAME, kcp/NAME or cluster/NAME
-    #[arg(value_parser = parse_control_plane_of_cluster)]
+    #[arg(value_parser = parse_control_plane)]
     pub name: ControlPlaneName,
 
     /// Start at this time, such as 2026-12-24T02:00:00Z
@@ -88,7 +88,7 @@ pub struct StartArguments {
   kubectl kcp rollout cancel edge --running --dry-run client")]
 pub struct CancelArguments {
     /// Control plane whose rollout to cancel, as NAME, kcp/NAME or cluster/NAME
-    #[arg(value_parser = parse_control_plane_of_cluster)]
+    #[arg(value_parser = parse_control_plane)]
     pub name: ControlPlaneName,
 
     /// Cancel the rollout even if it is in progress: the new Machines stay, and no other Machine is replaced
@@ -109,7 +109,7 @@ pub struct CancelArguments {
   kubectl kcp rollout undo edge --yes --wait")]
 pub struct UndoArguments {
     /// Control plane whose change to undo, as NAME, kcp/NAME or cluster/NAME
-    #[arg(value_parser = parse_control_plane_of_cluster)]
+    #[arg(value_parser = parse_control_plane)]
     pub name: ControlPlaneName,
 
     /// Write the earlier spec even if the preflight blocks the first step; admission rules still apply, and etcd must
@@ -139,7 +139,7 @@ pub struct UndoArguments {
   kubectl kcp rollout resume edge")]
 pub struct PauseArguments {
     /// Control plane to pause or resume, as NAME, kcp/NAME or cluster/NAME
-    #[arg(value_parser = parse_control_plane_of_cluster)]
+    #[arg(value_parser = parse_control_plane)]
     pub name: ControlPlaneName,
 
     #[command(flatten)]
@@ -157,7 +157,7 @@ pub struct PauseArguments {
   kubectl kcp rollout status edge --watch=false -o json")]
 pub struct RolloutStatusArguments {
     /// Control plane to show, as NAME, kcp/NAME or cluster/NAME
-    #[arg(value_parser = parse_control_plane_of_cluster)]
+    #[arg(value_parser = parse_control_plane)]
     pub name: ControlPlaneName,
 
     /// Wait until the rollout is complete or stuck, and print a line for each change; false shows the progress once
@@ -187,7 +187,7 @@ Examples:
 )]
 pub struct HistoryArguments {
     /// Control plane to show, as NAME, kcp/NAME or cluster/NAME
-    #[arg(value_parser = parse_control_plane_of_cluster)]
+    #[arg(value_parser = parse_control_plane)]
     pub name: ControlPlaneName,
 
     /// The output format.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::{
-    arguments::{ControlPlaneName, Global, parse_control_plane_of_cluster, parse_timeout},
+    arguments::{ControlPlaneName, Global, parse_control_plane, parse_timeout},
     fleet::ContextsArgument,
     output::OutputArguments,
 };
@@ -22,7 +22,7 @@ use crate::{
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub struct StatusArguments {
     /// Control plane to show, as NAME, kcp/NAME or cluster/NAME [default: all in the namespace]
-    #[arg(value_parser = parse_control_plane_of_cluster, conflicts_with = "all_namespaces")]
+    #[arg(value_parser = parse_control_plane, conflicts_with = "all_namespaces")]
     pub name: Option<ControlPlaneName>,
 
     /// Show the control planes of all namespaces

@@ -30,7 +30,11 @@ pub(super) async fn run(arguments: &RecoverArguments, session: &Session) -> anyh
     let terminal = &session.terminal;
     let connection = session.connect_within(READ_LIMIT).await?;
     let reader = Reader::discover(&connection).await?;
-    let mut observed = members(&arguments.name, &reader).observe().await?;
+    let name = arguments
+        .name
+        .read(&reader, ReadLimit::per_read(READ_LIMIT))
+        .await?;
+    let mut observed = members(&name, &reader).observe().await?;
     observed.controller_lease = read_controller_lease(&reader, ReadLimit::per_read(READ_LIMIT)).await;
     let now = connection.now();
     let record = SnapshotRecord::from_control_plane(&observed.control_plane, now);

@@ -23,7 +23,7 @@ use kcp_control_plane::{
 };
 
 use crate::{
-    arguments::parse_control_plane,
+    arguments::{ControlPlaneName, parse_control_plane},
     commands::etcd::{
         recover::{READ_LIMIT, SnapshotCopy, members, note_lines, refuse, report, write_script},
         scratch::{ScratchMember, folder},
@@ -58,9 +58,9 @@ Examples:
   kubectl kcp etcd restore edge --from s3://backups/prod/ --survivor edge-9hng4 --script-file restore.sh"
 )]
 pub struct RestoreArguments {
-    /// Control plane, as NAME or kcp/NAME
+    /// Control plane, as NAME, kcp/NAME or cluster/NAME
     #[arg(value_parser = parse_control_plane)]
-    pub name: String,
+    pub name: ControlPlaneName,
 
     #[arg(
         long,
@@ -97,15 +97,16 @@ async fn restore(arguments: &RestoreArguments, session: &Session) -> anyhow::Res
     let mut file = NewFile::create(&arguments.script_file)?;
     let connection = session.connect_within(READ_LIMIT).await?;
     let reader = Reader::discover(&connection).await?;
-    let observed = members(&arguments.name, &reader).observe().await?;
+    let limit = ReadLimit::per_read(READ_LIMIT);
+    let name = arguments.name.read(&reader, limit).await?;
+    let observed = members(&name, &reader).observe().await?;
     let control_plane = &observed.control_plane;
     let cluster = control_plane
         .cluster()
         .context("the control plane has no Cluster yet")?;
-    let limit = ReadLimit::per_read(READ_LIMIT);
     let authority = read_authority(&reader, control_plane.namespace(), cluster, limit).await;
     let authority = authority.context("cannot find out to which cluster the snapshot must belong")?;
-    let place = snapshot_place(&arguments.from, &connection.namespace, &arguments.name).await?;
+    let place = snapshot_place(&arguments.from, &connection.namespace, &name).await?;
     let local = LocalSnapshot::read(place, &arguments.script_file, terminal).await?;
     let (copy, downloaded) = local.inspect(&observed, connection.now(), terminal).await?;
     terminal.stop_spinning();

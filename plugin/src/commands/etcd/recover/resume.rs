@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use kcp_api::Object as _;
-use kcp_client::{Error, reader::Reader, reads::machine::NoSuchMachine};
+use kcp_client::{Error, ReadLimit, reader::Reader, reads::machine::NoSuchMachine};
 use kcp_control_plane::{
     change::decision::Refusal,
     snapshot::{Snapshot, change::ReadScope},
@@ -16,7 +16,7 @@ use kcp_control_plane::{
 use tokio::time::sleep;
 
 use crate::{
-    arguments::format_duration,
+    arguments::{ControlPlaneName, format_duration},
     change::{
         confirmation::ConfirmArguments,
         engine::{ChangeOutcome, Changed, Engine, MachineScope, Verb},
@@ -48,11 +48,15 @@ pub(super) async fn run(arguments: &RecoverArguments, session: &Session) -> anyh
     let end = Instant::now() + arguments.timeout;
     let connection = session.connect_within(READ_LIMIT).await?;
     let reader = Reader::discover(&connection).await?;
+    let name = arguments
+        .name
+        .read(&reader, ReadLimit::per_read(READ_LIMIT))
+        .await?;
     let recovery = Recovery {
         arguments,
         session,
         reader: &reader,
-        members: members(&arguments.name, &reader),
+        members: members(&name, &reader),
         engine: Engine {
             reader: &reader,
             terminal: &session.terminal,
@@ -91,7 +95,7 @@ impl Recovery<'_> {
         }
         self.session.terminal.set_interrupt_note(format!(
             "the recovery is not finished; continue with: {}",
-            continue_command(&self.arguments.name, observed.control_plane.namespace())
+            continue_command(self.members.control_plane, observed.control_plane.namespace())
         ));
         self.wake_controllers(&observed).await?;
         let mut done = Vec::new();
@@ -192,7 +196,7 @@ impl Recovery<'_> {
     async fn take(&self, step: &Step) -> anyhow::Result<Result<(), Vec<String>>> {
         match step {
             Step::Resume => {
-                let verb = verb(&self.arguments.name, "resume");
+                let verb = verb(self.members.control_plane, "resume");
                 let changed = self
                     .engine
                     .change_control_plane(&verb, ReadScope::All, |snapshot, context| {
@@ -238,14 +242,14 @@ impl Recovery<'_> {
         };
         let arguments = RemoveMemberArguments {
             maintenance: MaintenanceArguments {
-                name: self.arguments.name.clone(),
+                name: ControlPlaneName::Own(self.members.control_plane.to_owned()),
                 options,
             },
             member: format!("{id:x}"),
         };
         let target = MaintenanceTarget {
             connection: self.reader.connection,
-            control_plane: &self.arguments.name,
+            control_plane: self.members.control_plane,
             collected: Some(&Collected::default()),
         };
         let options = &arguments.maintenance.options;
@@ -261,7 +265,7 @@ impl Recovery<'_> {
         if observed.is_paused() {
             return Ok(());
         }
-        let control_plane = verb(&self.arguments.name, "reconcile");
+        let control_plane = verb(self.members.control_plane, "reconcile");
         let changed =
             self.engine
                 .change_control_plane(&control_plane, ReadScope::ControlPlane, |snapshot, context| {

@@ -1,7 +1,7 @@
 //! Applies all rules to one change, and reports every finding in the order of the rules. A finding of one
 //! rule does not stop the other rules.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::{
     action::{Action, DowngradeReason},
@@ -11,7 +11,7 @@ use crate::{
     },
     change::{Change, Operation},
     configuration::Configuration,
-    context::Context,
+    context::{Context, OfTopology},
     fault::{CauseReason, CollectedFault, Fault, Faults},
     finding::Finding,
     overrides,
@@ -66,6 +66,10 @@ pub trait HasRules: Sized {
     fn version(&self) -> Option<&str> {
         None
     }
+    /// This object with the version of another. `None` for kinds without one.
+    fn with_version_of(&self, _other: &Self) -> Option<Self> {
+        None
+    }
     /// Calls `apply` with the function that checks a change with a rule. Rules about other kinds find nothing.
     fn with_checker(change: &Change<'_, Self>, apply: impl FnOnce(&dyn Fn(&Rule, &mut Faults)));
 }
@@ -106,7 +110,7 @@ judged! {
 /// Implements [`HasRules`] for the kinds that have a [`crate::api::ControlPlaneSpec`]. Rules about this spec
 /// apply to all of these kinds.
 macro_rules! judged_with_common_spec {
-    ($($kind:ident: $check:ident),+) => {$(
+    ($($kind:ident: $check:ident $({ $($method:item)+ })?)+) => {$(
         impl HasRules for $kind<'_> {
             fn metadata(&self) -> &Metadata<'_> {
                 &self.metadata
@@ -115,6 +119,8 @@ macro_rules! judged_with_common_spec {
             fn version(&self) -> Option<&str> {
                 self.common_spec().version_text()
             }
+
+            $($($method)+)?
 
             fn with_checker(change: &Change<'_, Self>, apply: impl FnOnce(&dyn Fn(&Rule, &mut Faults))) {
                 // Once for all rules, of which most read it.
@@ -130,10 +136,16 @@ macro_rules! judged_with_common_spec {
     )+};
 }
 
-judged_with_common_spec!(
-    KubeadmControlPlane: ControlPlane,
+judged_with_common_spec! {
+    KubeadmControlPlane: ControlPlane {
+        fn with_version_of(&self, other: &Self) -> Option<Self> {
+            let mut copy = self.clone();
+            copy.spec.version.clone_from(&other.spec.version);
+            Some(copy)
+        }
+    }
     KubeadmControlPlaneTemplate: Template
-);
+}
 
 /// Applies all rules to a change.
 pub fn judge<T: HasRules>(change: &Change<'_, T>, configuration: &Configuration) -> Judgement {
@@ -177,8 +189,9 @@ pub fn judge<T: HasRules>(change: &Change<'_, T>, configuration: &Configuration)
                     }
                 }
             }
-            let faults = faults.into_vec();
+            let mut faults = faults.into_vec();
             if !faults.is_empty() {
+                soften_stranding(rule, change, &mut faults);
                 let existing = faults_before(rule, change);
                 let findings = ratchet(rule, action, faults, existing);
                 judgement.findings.extend(findings);
@@ -194,19 +207,42 @@ pub fn judge<T: HasRules>(change: &Change<'_, T>, configuration: &Configuration)
     judgement
 }
 
-/// The severest action of a rule. A rule that a new version alone can break only warns where users cannot lower the version again.
-fn severest<T: HasRules>(rule: &Rule, change: &Change<'_, T>) -> Action {
-    let context = &change.context;
-    let changes_version = || change.old.is_none_or(|old| old.version() != change.new.version());
-    let strands = || match context.topology {
-        // The class of a new Cluster can still be changed.
-        Some(topology) => change.old.is_some() || !topology.knows_configuration,
-        None => context.is_written_by_cluster_api() && changes_version(),
-    };
-    if rule.topology == InTopology::Strands && strands() {
+/// The severest action of a rule. A rule that a new version alone can break only warns at the topology of a Cluster.
+fn severest<T>(rule: &Rule, change: &Change<'_, T>) -> Action {
+    // The class of a new Cluster can still be changed.
+    let strands = |topology: OfTopology| change.old.is_some() || !topology.knows_configuration;
+    if rule.topology == InTopology::Strands && change.context.topology.is_some_and(strands) {
         Action::Warn
     } else {
         Action::Deny
+    }
+}
+
+/// Only warns of the faults that the new version alone causes, if the topology controller writes it: users cannot lower the
+/// version of a topology again. They can take back everything else that the topology controller writes.
+fn soften_stranding<T: HasRules>(rule: &Rule, change: &Change<'_, T>, faults: &mut [CollectedFault]) {
+    let context = &change.context;
+    let is_of_cluster_api = context.topology.is_none() && context.is_written_by_cluster_api();
+    if rule.topology != InTopology::Strands || !is_of_cluster_api {
+        return;
+    }
+    let unavoidable = change.old.map(|old| {
+        let mut found = Faults::default();
+        let upgraded = old.with_version_of(change.new);
+        if let Some(new) = upgraded.filter(|_| old.version() != change.new.version()) {
+            let upgrade = Change { new: &new, ..*change };
+            T::with_checker(&upgrade, |check| check(rule, &mut found));
+        }
+        let found = found.into_vec();
+        found.iter().map(CollectedFault::identity).collect::<HashSet<_>>()
+    });
+    let is_unavoidable = |fault: &CollectedFault| {
+        unavoidable
+            .as_ref()
+            .is_none_or(|unavoidable| unavoidable.contains(&fault.identity()))
+    };
+    for fault in faults.iter_mut().filter(|fault| is_unavoidable(fault)) {
+        fault.max_action = fault.max_action.min(Action::Warn);
     }
 }
 

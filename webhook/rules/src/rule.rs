@@ -45,8 +45,8 @@ pub enum InTopology {
     /// The values of a topology can break the rule.
     Judged,
     /// A new version alone can break the rule. On the Cluster it only warns, because patches of the class may change the
-    /// configuration together with the version. It never denies a new version that the topology controller writes, because
-    /// users cannot lower the version of a topology again.
+    /// configuration together with the version. Of a write of the topology controller, it never denies what the new version alone
+    /// breaks, because users cannot lower the version of a topology again.
     Strands,
     /// The rule checks nothing but topologies.
     Only,

@@ -1,5 +1,7 @@
 //! Changes while the second etcd member joins (kubernetes-sigs/cluster-api#11772).
 
+use kcp_api::names::annotation;
+
 use crate::{
     action::Action,
     api::KubeadmControlPlane,
@@ -73,14 +75,26 @@ fn joining_machine_outdated(change: &Change<'_, KubeadmControlPlane<'_>>, faults
                  Cluster API would delete the Machine but not its etcd member, and etcd would lose its quorum"
             )
             .into(),
-            remedy: format!(
-                "wait until the Machine has a Node; if it never gets a Node, pause the control plane: kubectl kcp rollout pause \
-                 {control_plane}; remove the Machine's member from etcd, if there is one; make this change; then resume the \
-                 control plane: kubectl kcp rollout resume {control_plane}"
-            )
-            .into(),
+            remedy: remedy(change, &control_plane).into(),
         },
     );
+}
+
+/// A pause of the control plane permits the change, but not one that a topology makes: its controller is paused with the Cluster.
+fn remedy(change: &Change<'_, KubeadmControlPlane<'_>>, control_plane: &str) -> String {
+    let wait = "wait until the Machine has a Node; if it never gets a Node,";
+    let remove = "remove the Machine's member from etcd, if there is one;";
+    if change.context.topology.is_some() || change.context.is_written_by_cluster_api() {
+        return format!(
+            "{wait} {remove} then annotate the control plane, so that the topology controller may write it: kubectl annotate kcp \
+             {control_plane} {}={ID}=TIME, where TIME has the format of RFC 3339 and is at most 24 hours ahead",
+            annotation::OVERRIDE_RULES
+        );
+    }
+    format!(
+        "{wait} pause the control plane: kubectl kcp rollout pause {control_plane}; {remove} make this change; then resume the \
+         control plane: kubectl kcp rollout resume {control_plane}"
+    )
 }
 
 /// The Machine without a Node whose etcd member may be the second voter. `None` before the first Machine has joined, if at

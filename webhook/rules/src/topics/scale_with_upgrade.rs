@@ -477,7 +477,7 @@ const CASES: &[Case] = &[
         "rejects_false_field_manager_of_the_topology_controller",
         THREE_OWNED,
         FIVE_UPGRADED,
-        &[(WITH, FIELD)],
+        &[(WITH, FIELD), ("version-owned-by-topology", "spec.version")],
     )
     .with_writer("mallory")
     .with_field_manager(TOPOLOGY_MANAGER)
@@ -486,7 +486,7 @@ const CASES: &[Case] = &[
         "rejects_service_account_of_the_same_name_in_another_namespace",
         THREE_OWNED,
         FIVE_UPGRADED,
-        &[(WITH, FIELD)],
+        &[(WITH, FIELD), ("version-owned-by-topology", "spec.version")],
     )
     .with_writer("system:serviceaccount:default:capi-manager")
     .with_field_manager(TOPOLOGY_MANAGER)

@@ -84,7 +84,7 @@ fn lowered_in_topology(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mu
 }
 
 fn raised_beside_topology(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
-    let owned = change.old.filter(|old| old.metadata.is_owned_by_topology());
+    let owned = change.old.filter(|old| is_owned(old));
     let Some((owned, version_change)) = owned.zip(version_change(change)) else {
         return;
     };
@@ -116,6 +116,12 @@ fn raised_beside_topology(change: &Change<'_, KubeadmControlPlane<'_>>, faults: 
             remedy,
         ),
     );
+}
+
+/// Whether a topology owns the version. Somebody may have removed the label, but the topology controller still owns the field.
+fn is_owned(control_plane: &KubeadmControlPlane<'_>) -> bool {
+    let metadata = &control_plane.metadata;
+    metadata.is_owned_by_topology() || metadata.has_applied(TOPOLOGY_MANAGER, "f:version")
 }
 
 fn changed_beside_topology(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
@@ -171,6 +177,11 @@ const OWNED: &str = r#"{"metadata":{"generation":4,"labels":{"topology.cluster.x
     "time":"2026-05-01T00:00:00Z","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:replicas":{},"f:version":{},
     "f:kubeadmConfigSpec":{"f:clusterConfiguration":{}}}}}]},"spec":{"replicas":3,"version":"v1.34.2"},
     "status":{"observedGeneration":4,"replicas":3,"upToDateReplicas":3,"version":"v1.34.2"}}"#;
+const UNLABELLED: &str = r#"{"metadata":{"generation":4,"labels":{"cluster.x-k8s.io/cluster-name":"edge"},
+    "managedFields":[{"manager":"capi-topology","operation":"Apply","apiVersion":"controlplane.cluster.x-k8s.io/v1beta2",
+    "time":"2026-05-01T00:00:00Z","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:replicas":{},"f:version":{}}}}]},
+    "spec":{"replicas":3,"version":"v1.34.2"},
+    "status":{"observedGeneration":4,"replicas":3,"upToDateReplicas":3,"version":"v1.34.2"}}"#;
 const RAISE: &str = r#"{"spec":{"version":"v1.34.3"}}"#;
 
 const CASES: &[Case] = &[
@@ -206,6 +217,21 @@ const CASES: &[Case] = &[
         "rejects_version_raised_beside_its_topology",
         OWNED,
         RAISE,
+        &[(RAISED, "spec.version")],
+    )
+    .only_in_version(V1BETA2),
+    // Without the label, the topology controller fails, but it still owns the version.
+    Case::update(
+        "rejects_version_raised_after_the_label_was_removed",
+        UNLABELLED,
+        RAISE,
+        &[(RAISED, "spec.version")],
+    )
+    .only_in_version(V1BETA2),
+    Case::update(
+        "rejects_version_raised_with_the_removal_of_the_label",
+        OWNED,
+        r#"{"metadata":{"labels":{"topology.cluster.x-k8s.io/owned":null}},"spec":{"version":"v1.34.3"}}"#,
         &[(RAISED, "spec.version")],
     )
     .only_in_version(V1BETA2),

@@ -2,7 +2,7 @@
 
 use kcp_api::Object as _;
 use kcp_rules::api::DecodeError;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     change::{
@@ -10,6 +10,7 @@ use crate::{
         decision::{ChangeEvent, Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
         preflight::{preflight_reviewed, refusal_while_paused},
     },
+    ownership::{Ownership, last_writer, ownership},
     review::{ReviewContext, review_scale},
     snapshot::change::ChangeSnapshot,
 };
@@ -42,6 +43,9 @@ pub fn decide(
         return Ok(Decision::Unchanged(format!("replicas is already {replicas}")));
     }
     let patch = json!({ "spec": { "replicas": replicas } });
+    if let Some(refusal) = refusal_beside_topology(snapshot, &patch, replicas, context)? {
+        return Ok(Decision::Refused(refusal));
+    }
     let review = review_scale(&snapshot.json, replicas, context)?;
     let preflight = preflight_reviewed(snapshot, &patch, review, force, context)?;
     let consequences = preflight.consequences();
@@ -65,6 +69,41 @@ pub fn decide(
             note_verb: "scaled",
             detail: from_to,
         },
+    }))
+}
+
+/// The topology of the Cluster sets the number, but another client has taken over the field of the control plane, as `kubectl
+/// scale` does. The topology controller takes it back, so a number that is written there does not last.
+fn refusal_beside_topology(
+    snapshot: &ChangeSnapshot,
+    patch: &Value,
+    replicas: i64,
+    context: ReviewContext<'_>,
+) -> Result<Option<Refusal>, DecodeError> {
+    let topology = snapshot.observed.topology();
+    let Some(of_topology) = topology.and_then(|topology| topology.control_plane.replicas) else {
+        return Ok(None);
+    };
+    if let Ownership::FromCluster(_) = ownership(&snapshot.json, patch, context.field_manager)? {
+        return Ok(None);
+    }
+    let control_plane = snapshot.control_plane();
+    let writer = last_writer(&snapshot.json, &["spec", "replicas"]);
+    let writer = writer.as_deref().unwrap_or("another client");
+    Ok(Some(Refusal {
+        remedies: vec![format!(
+            "set the number in the Cluster: kubectl patch cluster {} -n {} --type=merge -p \
+             '{{\"spec\":{{\"topology\":{{\"controlPlane\":{{\"replicas\":{replicas}}}}}}}}}'",
+            control_plane.cluster().unwrap_or("NAME"),
+            control_plane.namespace()
+        )],
+        ..Refusal::new(
+            RefusedBy::Command,
+            vec![format!(
+                "{writer} has set spec.replicas of the control plane, and Cluster API's topology controller sets it back to \
+                 {of_topology}, the number in spec.topology.controlPlane.replicas of the Cluster"
+            )],
+        )
     }))
 }
 
@@ -185,6 +224,39 @@ mod tests {
         };
         assert_eq!(proposal.write, patch(None));
         assert_eq!(proposal.event.note("alice"), "scaled by alice from unset to 5");
+    }
+
+    #[test]
+    fn a_number_of_the_topology_is_not_written_beside_it() {
+        let replicas_of = |manager: &str, operation: &str| {
+            let mut snapshot = snapshot();
+            snapshot.observed.set_topology("v1.34.1");
+            let topology = snapshot.observed.cluster_mut().spec.topology.as_mut();
+            topology.expect("a topology").control_plane.replicas = Some(1);
+            let mut object: serde_json::Value = serde_json::from_str(&snapshot.json).expect("JSON");
+            object["metadata"]["managedFields"] = json!([{"manager": manager, "operation": operation,
+                "time": "2026-08-21T11:00:00Z", "fieldsV1": {"f:spec": {"f:replicas": {}}}}]);
+            snapshot.json = object.to_string();
+            snapshot
+        };
+        let taken_over = refusal(decision(&replicas_of("kubectl", "Update"), to(5)));
+        assert_eq!(
+            taken_over,
+            Refusal {
+                remedies: vec![
+                    "set the number in the Cluster: kubectl patch cluster c1 -n d --type=merge -p \
+                     '{\"spec\":{\"topology\":{\"controlPlane\":{\"replicas\":5}}}}'"
+                        .to_owned()
+                ],
+                ..refused(
+                    RefusedBy::Command,
+                    "kubectl has set spec.replicas of the control plane, and Cluster API's topology controller sets it back \
+                     to 1, the number in spec.topology.controlPlane.replicas of the Cluster"
+                )
+            }
+        );
+        let owned = decision(&replicas_of("capi-topology", "Apply"), to(5));
+        assert!(matches!(owned, Decision::Write(_)), "{owned:?}");
     }
 
     #[test]

@@ -287,6 +287,10 @@ fn needed(resource: &str, verb: &str) -> Result<(&'static str, bool, bool)> {
         ("deployments", "get") => ("deployments.apps", false, false),
         // Read only if the controller has not processed the spec.
         ("leases", "get") => ("leases.coordination.k8s.io", false, false),
+        // Read only for a Cluster with a managed topology.
+        ("machinedeployments", "list") => ("machinedeployments.cluster.x-k8s.io", false, false),
+        ("machinepools", "list") => ("machinepools.cluster.x-k8s.io", false, false),
+        ("clusterclasses", "get") => ("clusterclasses.cluster.x-k8s.io", false, false),
         // Read only while a change is pending.
         ("events", "list") => ("events.events.k8s.io", false, false),
         ("*", "get") => (

@@ -48,6 +48,7 @@ pub mod rollout_events;
 pub mod secret;
 pub mod template;
 pub mod time_limits;
+pub mod topology;
 pub mod validation;
 pub mod versions;
 pub mod webhook;

@@ -2,10 +2,9 @@
 //!
 //! Source: Kubernetes, Version Skew Policy, kubelet: <https://kubernetes.io/releases/version-skew-policy/#kubelet>.
 
-use kcp_api::Machine;
 use kcp_rules::syntax::parse_version;
 
-use crate::snapshot::{Reading, Workload};
+use crate::snapshot::workers::Worker;
 
 /// By how many minor versions a kubelet may lag behind an API server.
 const MAX_LAG: u64 = 3;
@@ -13,15 +12,6 @@ const MAX_LAG: u64 = 3;
 const MAX_LAG_BEFORE_1_25: u64 = 2;
 /// The minor version of the oldest kubelets that may lag behind by [`MAX_LAG`].
 const FIRST_MINOR_WITH_MAX_LAG: u64 = 25;
-
-/// A worker node, or an owner of worker Machines, with the version of its kubelets.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Worker {
-    /// The worker node or the owner, such as `Node/w1` or `MachineDeployment/md-0`.
-    pub object: String,
-    /// The version of the kubelets, with a leading `v`.
-    pub version: String,
-}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Skew {
@@ -41,6 +31,12 @@ pub fn skew(kubelet: &str, server: &str) -> Option<Skew> {
     let allowed = max_lag(kubelet.minor);
     let lag = server.minor.saturating_sub(kubelet.minor);
     (kubelet.major == server.major && lag > allowed).then_some(Skew::TooOld { lag, allowed })
+}
+
+/// By how many minor versions a kubelet lags behind an API server; 0 if it is newer. `None` if a version is not a semantic version.
+pub fn minors_behind(kubelet: &str, server: &str) -> Option<u64> {
+    let (kubelet, server) = (parse_version(kubelet).ok()?, parse_version(server).ok()?);
+    (kubelet.major == server.major).then(|| server.minor.saturating_sub(kubelet.minor))
 }
 
 const fn max_lag(kubelet_minor: u64) -> u64 {
@@ -72,6 +68,7 @@ pub fn message((worker, skew): &(&Worker, Skew), version: &str) -> String {
     let Worker {
         object,
         version: kubelet,
+        ..
     } = worker;
     match skew {
         Skew::TooOld { lag, allowed } => format!(
@@ -86,43 +83,11 @@ pub fn message((worker, skew): &(&Worker, Skew), version: &str) -> String {
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Workers {
-    pub workers: Vec<Worker>,
-    /// The workers that could not be read: one line for each source.
-    pub read_failures: Vec<String>,
-}
-
-impl Workers {
-    /// Adds the workload cluster's nodes that do not belong to the control plane.
-    pub fn with_nodes(mut self, workload: &Reading<Workload>, machines: &[Machine]) -> Self {
-        let nodes = workload.part(|workload| &workload.nodes);
-        let Reading::Read(nodes) = nodes else {
-            let why = nodes.failure().map_or_else(
-                || "the workload cluster was not read".to_owned(),
-                |failure| failure.message.clone(),
-            );
-            self.read_failures
-                .push(format!("could not read the kubelet versions of the nodes: {why}"));
-            return self;
-        };
-        let is_control_plane = |name: &str| machines.iter().any(|machine| machine.node() == Some(name));
-        let workers = nodes
-            .iter()
-            .filter(|node| !node.has_control_plane_label && !is_control_plane(&node.name));
-        self.workers.extend(workers.map(|node| Worker {
-            object: format!("Node/{}", node.name),
-            version: node.kubelet_version.clone(),
-        }));
-        self
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Skew, Worker, Workers, message, oldest_supported, skew, unsupported_workers};
+    use super::{Skew, Worker, message, oldest_supported, skew, unsupported_workers};
     use crate::{
-        snapshot::{Failure, Reading, Workload, workload::Node},
+        snapshot::{Failure, Reading, Workers, Workload, workload::Node},
         testing::plan::machine,
     };
 
@@ -130,6 +95,7 @@ mod tests {
         Worker {
             object: "Node/w1".to_owned(),
             version: version.to_owned(),
+            machines: None,
         }
     }
 
@@ -185,6 +151,7 @@ mod tests {
         Worker {
             object: object.to_owned(),
             version: version.to_owned(),
+            machines: None,
         }
     }
 

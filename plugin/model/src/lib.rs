@@ -22,6 +22,7 @@
 //! - [`leader_migration`]: which controller manager runs each controller that can migrate, and under which lock
 //! - [`verbs`]: one decision for each command that writes
 //! - [`rollout_events`]: what Events say about a control plane and its deleted Machines
+//! - [`topology`]: for whom Cluster API's topology controller waits
 //! - [`wait`]: whether a change is complete, and what is still missing
 //! - [`bundle`]: the files of a debug bundle, without secrets
 //! - [`validation`]: the Pods that validate the Nodes of a cluster, and the result of each check
@@ -73,6 +74,7 @@ pub mod snapshot;
 pub mod staleness;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod topology;
 pub mod validation;
 pub mod verbs;
 pub mod wait;

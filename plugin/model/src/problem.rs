@@ -120,6 +120,32 @@ pub enum Problem {
         /// The text of the Cluster's condition `TopologyReconciled`.
         message: String,
     },
+    /// A lifecycle hook keeps the topology controller from going on.
+    LifecycleHook {
+        hook: String,
+        /// What the hook's runtime extension says.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
+    },
+    /// An annotation of the Cluster keeps the upgrade of its topology from beginning.
+    UpgradeAnnotation {
+        annotation: String,
+        #[serde(skip)]
+        cluster: String,
+    },
+    /// An annotation in the topology keeps workers at their version.
+    WorkersHeld {
+        /// The kind and the name in the topology, such as `MachineDeployment md-0`.
+        workers: String,
+        /// The version of the workers. `None` if it was not read.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        version: Option<String>,
+        annotation: &'static str,
+        /// The name in the topology of the workers that have the annotation.
+        holder: String,
+        #[serde(skip)]
+        cluster: String,
+    },
     /// The API server does not accept a Machine that the controller creates or deletes.
     WriteRefused {
         message: String,
@@ -471,6 +497,34 @@ impl Problem {
                     "Cluster API's topology controller cannot apply the ClusterClass to the Cluster: {message}"
                 )
             }
+            Self::LifecycleHook { hook, message } => text(
+                format!(
+                    "the runtime extension of hook {hook} must answer before Cluster API's topology controller goes on"
+                ),
+                message,
+            ),
+            Self::UpgradeAnnotation { annotation, .. } => {
+                format!(
+                    "the owner of the Cluster's annotation {annotation} must remove it to let the upgrade begin"
+                )
+            }
+            Self::WorkersHeld {
+                workers,
+                version,
+                annotation,
+                holder,
+                ..
+            } => {
+                let version = version
+                    .as_ref()
+                    .map_or_else(String::new, |version| format!(" at {version}"));
+                let holder = if workers.ends_with(&format!(" {holder}")) {
+                    String::new()
+                } else {
+                    format!(" of {holder}, which precedes it")
+                };
+                format!("{workers} is held{version} by annotation {annotation}{holder}")
+            }
             Self::WriteRefused { message, .. } => message.clone(),
             Self::CertificatesNotAvailable => {
                 "no Machine can join: condition CertificatesAvailable is not True".to_owned()
@@ -590,6 +644,7 @@ impl Problem {
     }
 
     /// How to end the problem. `None` if only waiting helps.
+    #[expect(clippy::too_many_lines, reason = "one arm for each problem")]
     pub fn hint(&self, namespace: &str, name: &str) -> Option<String> {
         match self {
             Self::Paused => Some(format!(
@@ -652,6 +707,16 @@ impl Problem {
                 "correct what the message names; to see the ClusterClass and its templates: kubectl get \
                  clusterclasses,kubeadmcontrolplanetemplates -n {namespace}"
             )),
+            Self::LifecycleHook { .. } => {
+                Some("to see which runtime extensions there are: kubectl get extensionconfigs".to_owned())
+            }
+            Self::UpgradeAnnotation { annotation, cluster } => Some(format!(
+                "if nothing needs the annotation any more: kubectl annotate cluster {cluster} -n {namespace} {annotation}-"
+            )),
+            Self::WorkersHeld { holder, cluster, .. } => Some(format!(
+                "to upgrade these workers, remove the annotation of {holder} from spec.topology.workers: kubectl edit cluster \
+                 {cluster} -n {namespace}"
+            )),
             Self::WriteRefused { remedy, .. } => Some(remedy.clone()),
             Self::MalformedRemediation { machine: None } => Some(format!(
                 "remove the annotation: kubectl annotate kcp {name} -n {namespace} {}-",
@@ -698,7 +763,10 @@ impl Problem {
             Self::NoKubeadmConfig { .. } => "kubeadm-config-unusable",
             Self::NoKubeconfig { .. } | Self::NoKey { .. } => "secrets-missing",
             Self::NoTemplate { .. } => "infrastructure-template-missing",
-            Self::TopologyVersion { .. } => "topology-upgrade-pending",
+            Self::TopologyVersion { .. }
+            | Self::LifecycleHook { .. }
+            | Self::UpgradeAnnotation { .. }
+            | Self::WorkersHeld { .. } => "topology-upgrade-pending",
             Self::TopologyFailed { .. } => "topology-not-reconciled",
             Self::WriteRefused { .. } => "write-refused",
             Self::CertificatesNotAvailable => "certificates-unavailable",
@@ -745,6 +813,9 @@ impl Problem {
             | Self::NoEndpoint
             | Self::NoKubeconfig { .. }
             | Self::TopologyVersion { .. }
+            | Self::LifecycleHook { .. }
+            | Self::UpgradeAnnotation { .. }
+            | Self::WorkersHeld { .. }
             | Self::TopologyFailed { .. } => {
                 let cluster = control_plane.cluster();
                 cluster.map_or_else(itself, |name| format!("Cluster/{name}"))

@@ -4,6 +4,7 @@
 //! - [`reading`]: a part that was read, excluded by a flag, or failed
 //! - [`management`]: deletions and `MachineHealthChecks` in the management cluster
 //! - [`workload`]: nodes, static pods and add-ons of the workload cluster
+//! - [`workers`]: what creates the Machines of workers, and their Nodes
 //! - [`etcd`]: the status of each etcd member, and which report counts if members contradict each other
 //! - [`drain`]: the pods of the nodes, and the objects that decide how the nodes are drained
 //! - [`certificates`]: when each certificate of the control plane expires, and who renews it
@@ -15,6 +16,7 @@ pub mod drain;
 pub mod etcd;
 pub mod management;
 pub mod reading;
+pub mod workers;
 pub mod workload;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,6 +33,7 @@ pub use drain::DrainObjects;
 pub use etcd::{EtcdMember, EtcdMembers, EtcdSurvey};
 pub use management::{Deletion, FailedWrite, HealthCheck};
 pub use reading::{Failure, Forbidden, Reading};
+pub use workers::Workers;
 pub use workload::{ControllerLease, EndpointCertificate, MachineLeases, Workload};
 
 use crate::{
@@ -55,6 +58,8 @@ pub struct Snapshot {
     pub has_kubeconfig: Option<bool>,
     /// Whether the Secret with the CA of etcd exists. `None` if the Secret was not read.
     pub has_etcd_ca: Option<bool>,
+    /// The workers of a Cluster with a managed topology. `None` if they were not read.
+    pub workers: Option<Box<Workers>>,
     /// The Machines of the control plane, with their bootstrap configuration and infrastructure template.
     pub machines: Vec<Machine>,
     /// The etcd members that are used if `etcd` was not read. Call [`Self::members`], which prefers `etcd`.
@@ -108,6 +113,7 @@ impl From<KubeadmControlPlane> for Snapshot {
             templates: BTreeMap::new(),
             has_kubeconfig: None,
             has_etcd_ca: None,
+            workers: None,
             machines: Vec::new(),
             machines_of_other_owners: Vec::new(),
             deletions: Vec::new(),

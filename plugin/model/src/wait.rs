@@ -7,10 +7,8 @@ use crate::{
     problem::{CONTROL_PLANE_CONTROLLER, Problem, reported_pause},
     snapshot::Snapshot,
     staleness::format_age,
+    topology::{self, UNSEEN_TOPOLOGY},
 };
-
-/// The end of the reasons of `TopologyReconciled` while an annotation defers the upgrade of workers.
-const DEFERRED: &str = "UpgradeDeferred";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitCondition {
@@ -96,8 +94,7 @@ impl WaitCondition {
             .value()
             .filter(|_| matches!(self, Self::Version(_)))?;
         let condition = cluster.status.topology_reconciled.as_ref()?;
-        let is_deferred = condition.is_false() && condition.reason.ends_with(DEFERRED);
-        is_deferred.then(|| {
+        topology::is_deferred(condition).then(|| {
             format!(
                 "workers stay at the old version: {}",
                 condition.message_or_reason()
@@ -217,18 +214,16 @@ fn unfinished_topology(snapshot: &Snapshot) -> Option<String> {
         .value()
         .filter(|cluster| cluster.spec.topology.is_some())?;
     let condition = cluster.status.topology_reconciled.as_ref()?;
-    if condition.observed_generation < cluster.metadata.generation && condition.observed_generation.is_some()
-    {
-        return Some(
-            "Cluster API's topology controller has not seen the change of the Cluster yet".to_owned(),
-        );
+    if !cluster.is_topology_seen() {
+        return Some(UNSEEN_TOPOLOGY.to_owned());
     }
-    (!condition.is_true() && !condition.reason.ends_with(DEFERRED)).then(|| {
-        format!(
-            "Cluster API's topology controller is not done: {}",
-            condition.message_or_reason()
-        )
-    })
+    if condition.is_true() || topology::is_deferred(condition) {
+        return None;
+    }
+    Some(format!(
+        "Cluster API's topology controller is not done: {}",
+        condition.message_or_reason()
+    ))
 }
 
 /// Returns the blocker that stops a pending change until a person acts.

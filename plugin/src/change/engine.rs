@@ -167,7 +167,7 @@ impl Engine<'_> {
             return Box::pin(changed).await;
         }
         let resource = &self.reader.control_plane_resource;
-        let updated = self.apply(verb, resource, read, decide, references).await?;
+        let updated = Box::pin(self.apply(verb, resource, read, decide, references)).await?;
         let control_plane = Some(updated.snapshot.control_plane().name().to_owned());
         Ok(Changed::new(
             &KUBEADM_CONTROL_PLANE,

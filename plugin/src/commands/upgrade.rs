@@ -10,29 +10,28 @@ use std::{
 };
 
 use clap::Args;
-use kcp_api::{
-    ClusterClass, Reference,
-    cluster::Topology,
-    kind::{CLUSTER_CLASS, KUBEADM_CONTROL_PLANE},
-};
+use kcp_api::{Reference, kind::KUBEADM_CONTROL_PLANE};
 use kcp_client::{
     ReadLimit,
     reader::Reader,
-    reads::{change::LIMIT, deprecated_apis::read_used_apis, planned::Reads, workers::read_workers},
+    reads::{
+        change::LIMIT, deprecated_apis::read_used_apis, planned::Reads, topology::read_chain,
+        workers::read_workers,
+    },
 };
 use kcp_control_plane::{
     change::decision::Decision,
     duration::parse_duration,
-    kubelet_skew::Workers,
     machine_image::Templates,
     review::ReviewContext,
+    snapshot::Workers,
     snapshot::{
         Snapshot,
         change::{ChangeSnapshot, ReadScope},
     },
     verbs::{
         upgrade::{Notice, Upgrade, UpgradeOptions, decide, over_several_versions},
-        upgrade_path::{chained_versions, parse_full_version, versions_between},
+        upgrade_path::{parse_full_version, versions_between},
     },
     wait::WaitCondition,
 };
@@ -127,7 +126,8 @@ pub async fn run(arguments: UpgradeArguments, session: &Session) -> anyhow::Resu
     let namespace = &connection.namespace;
     let on_interrupt =
         format!("the upgrade continues; watch with: kubectl kcp rollout status {name} -n {namespace}");
-    let chain = chain(&arguments, name, &engine).await?;
+    let observed = reader.read_snapshot(namespace, name).await?;
+    let chain = read_chain(&reader, &observed, &arguments.to).await?;
     let target = Target {
         first: chain.first().unwrap_or(&arguments.to),
         last: &arguments.to,
@@ -157,24 +157,6 @@ impl<'t> Target<'t> {
             last: version,
         }
     }
-}
-
-/// The versions over which Cluster API's topology controller upgrades the control plane by itself. Empty if the Cluster has no
-/// managed topology, or if its class does not list them all.
-async fn chain(arguments: &UpgradeArguments, name: &str, engine: &Engine<'_>) -> anyhow::Result<Vec<String>> {
-    let reader = engine.reader;
-    let snapshot = reader.read_snapshot(&reader.connection.namespace, name).await?;
-    let from = snapshot.control_plane.spec.version();
-    let Some(class) = snapshot.topology().and_then(Topology::class) else {
-        return Ok(Vec::new());
-    };
-    if versions_between(from, &arguments.to).is_none() {
-        return Ok(Vec::new());
-    }
-    let namespace = class.namespace.as_ref().unwrap_or(&reader.connection.namespace);
-    let resource = reader.served.resource(&CLUSTER_CLASS)?;
-    let class: ClusterClass = reader.connection.get(&resource, namespace, &class.name).await?;
-    Ok(chained_versions(from, &arguments.to, class.kubernetes_versions()))
 }
 
 /// Upgrades the control plane to one version. With `--wait`, waits until the upgrade is complete.
@@ -244,8 +226,8 @@ async fn upgrade(
         let changed = Changed::without_write(&snapshot, ChangeOutcome::Refused(refusal));
         return engine.report(&verb, &changed).await;
     }
-    let cluster = snapshot.control_plane().cluster();
-    let mut workers = read_workers(engine.reader, cluster, ReadLimit::per_read(LIMIT)).await;
+    let control_plane = snapshot.control_plane();
+    let mut workers = read_workers(engine.reader, control_plane, ReadLimit::per_read(LIMIT)).await;
     let templates = Box::pin(read_templates(arguments, &snapshot, engine)).await?;
     let end = Instant::now() + LIMIT;
     let used_apis = read_used_apis(engine.reader.connection, &snapshot.observed, version, end);
@@ -289,7 +271,6 @@ async fn upgrade(
         engine.warn(&proposal.warnings);
     }
     let asks = write.dry_run.is_none() && !arguments.confirm.yes;
-    let control_plane = snapshot.control_plane();
     arguments
         .snapshot
         .warn(control_plane, engine.now(), engine.terminal);
@@ -313,7 +294,7 @@ async fn upgrade(
             return engine.report(&verb, &changed).await;
         }
         // Read the workers again, because they may have changed while the user read the preview.
-        workers = read_workers(engine.reader, cluster, ReadLimit::per_read(LIMIT)).await;
+        workers = read_workers(engine.reader, control_plane, ReadLimit::per_read(LIMIT)).await;
     }
     let saved = arguments
         .snapshot
@@ -390,8 +371,8 @@ mod tests {
     use crate::terminal::plain;
     use kcp_control_plane::{
         change::decision::Decision,
-        kubelet_skew::Workers,
         plan::{options::desired, plan},
+        snapshot::Workers,
         testing::{change::snapshot, objects::now},
         verbs::upgrade::assess,
     };

@@ -1,6 +1,6 @@
 //! Decodes `Cluster` from v1beta1 and v1beta2 of Cluster API.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -61,6 +61,35 @@ pub struct Topology {
     pub version: Option<String>,
     #[serde(deserialize_with = "null_as_default")]
     pub control_plane: TopologyControlPlane,
+    #[serde(deserialize_with = "null_as_default")]
+    pub workers: TopologyWorkers,
+}
+
+/// The workers of a topology. The topology controller upgrades them in the order of the lists.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct TopologyWorkers {
+    #[serde(deserialize_with = "null_as_default")]
+    pub machine_deployments: Vec<TopologyWorker>,
+    #[serde(deserialize_with = "null_as_default")]
+    pub machine_pools: Vec<TopologyWorker>,
+}
+
+/// A `MachineDeployment` or `MachinePool` of a topology.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct TopologyWorker {
+    /// The name in the topology, which is not the name of the object.
+    pub name: String,
+    #[serde(deserialize_with = "null_as_default")]
+    pub metadata: TopologyMetadata,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct TopologyMetadata {
+    #[serde(deserialize_with = "null_as_default")]
+    pub annotations: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -116,6 +145,11 @@ pub struct ClusterStatus {
     /// The condition `TopologyReconciled`, which says whether the objects of the Cluster match its topology. `None` if the
     /// Cluster has no topology.
     pub topology_reconciled: Option<Condition>,
+    /// The versions over which the topology controller still upgrades the control plane. Only Cluster API 1.14 and later reports
+    /// them, in v1beta2.
+    pub control_plane_upgrades: Vec<String>,
+    /// Like [`Self::control_plane_upgrades`], for the workers. They may skip versions of the control plane.
+    pub worker_upgrades: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -186,6 +220,28 @@ impl Cluster {
         (condition.is_false() && is_error).then_some(condition)
     }
 
+    /// Whether the topology controller has seen the latest change of the Cluster. True if it does not say so, as in v1beta1.
+    pub fn is_topology_seen(&self) -> bool {
+        let condition = self.status.topology_reconciled.as_ref();
+        condition
+            .and_then(|condition| condition.observed_generation)
+            .is_none_or(|seen| Some(seen) >= self.metadata.generation)
+    }
+
+    /// The annotations that keep the upgrade of a managed topology from beginning.
+    pub fn before_upgrade_hooks(&self) -> impl Iterator<Item = &str> {
+        let annotations = self.metadata.annotations.iter().flatten();
+        annotations
+            .map(|(key, _)| key.as_str())
+            .filter(|key| key.starts_with(annotation::BEFORE_UPGRADE_HOOK_PREFIX))
+    }
+
+    /// The lifecycle hooks that Cluster API has not completed yet, such as `AfterClusterUpgrade`.
+    pub fn pending_hooks(&self) -> impl Iterator<Item = &str> {
+        let pending = self.annotation(annotation::PENDING_HOOKS).unwrap_or_default();
+        pending.split(',').map(str::trim).filter(|hook| !hook.is_empty())
+    }
+
     /// The Kubernetes version of the current step while a managed topology upgrades across several minor versions. `None`
     /// at other times.
     pub fn topology_upgrade_step(&self) -> Option<&str> {
@@ -211,6 +267,30 @@ struct WireStatus {
     infrastructure_ready: Option<bool>,
     conditions: Option<Vec<Condition>>,
     v1beta2: Option<V1Beta2Status>,
+    #[serde(default, deserialize_with = "null_as_default")]
+    control_plane: WireUpgrades,
+    #[serde(default, deserialize_with = "null_as_default")]
+    workers: WireUpgrades,
+}
+
+/// The part of `status.controlPlane` and `status.workers` that is read.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct WireUpgrades {
+    #[serde(deserialize_with = "null_as_default")]
+    upgrade_plan: Vec<WireVersion>,
+}
+
+#[derive(Deserialize)]
+struct WireVersion {
+    version: String,
+}
+
+impl WireUpgrades {
+    fn versions(self) -> Vec<String> {
+        let versions = self.upgrade_plan.into_iter();
+        versions.map(|planned| planned.version).collect()
+    }
 }
 
 #[derive(Deserialize)]
@@ -280,6 +360,8 @@ impl From<Wire> for Cluster {
                 initialized_since: true_since("ControlPlaneInitialized"),
                 infrastructure_ready_since: true_since("InfrastructureReady"),
                 topology_reconciled: find(TOPOLOGY_RECONCILED),
+                control_plane_upgrades: wire.status.control_plane.versions(),
+                worker_upgrades: wire.status.workers.versions(),
             },
         }
     }
@@ -332,6 +414,39 @@ mod tests {
     }
 
     #[test]
+    fn what_the_topology_controller_reports() {
+        let read = cluster(&json!({
+            "metadata": {"name": "c1", "generation": 4, "annotations": {
+                "runtime.cluster.x-k8s.io/pending-hooks": "AfterClusterUpgrade, AfterWorkersUpgrade",
+                "before-upgrade.hook.cluster.cluster.x-k8s.io/backup": ""}},
+            "spec": {"topology": {"version": "v1.35.0", "workers": {"machineDeployments": [
+                {"name": "md-0", "class": "w", "metadata": {"annotations": {"a": ""}}}, {"name": "md-1", "metadata": null}],
+                "machinePools": null}}},
+            "status": {
+                "controlPlane": {"replicas": 3, "upgradePlan": [{"version": "v1.34.2"}, {"version": "v1.35.0"}]},
+                "workers": {"upgradePlan": [{"version": "v1.35.0"}]},
+                "conditions": [{"type": "TopologyReconciled", "status": "False", "observedGeneration": 3}]},
+        }));
+        let workers = &read.spec.topology.as_ref().expect("a managed topology").workers;
+        let annotated = workers.machine_deployments.iter();
+        let annotated: Vec<_> = annotated
+            .map(|worker| (worker.name.as_str(), worker.metadata.annotations.len()))
+            .collect();
+        assert_eq!(annotated, [("md-0", 1), ("md-1", 0)]);
+        assert_eq!(read.status.control_plane_upgrades, ["v1.34.2", "v1.35.0"]);
+        assert_eq!(read.status.worker_upgrades, ["v1.35.0"]);
+        assert_eq!(
+            read.pending_hooks().collect::<Vec<_>>(),
+            ["AfterClusterUpgrade", "AfterWorkersUpgrade"]
+        );
+        assert_eq!(
+            read.before_upgrade_hooks().collect::<Vec<_>>(),
+            ["before-upgrade.hook.cluster.cluster.x-k8s.io/backup"]
+        );
+        assert!(!read.is_topology_seen());
+    }
+
+    #[test]
     fn a_new_cluster_decodes() {
         for rest in [
             json!({}),
@@ -349,6 +464,7 @@ mod tests {
                 !cluster.spec.paused && !cluster.has_endpoint() && !cluster.status.infrastructure_provisioned
             );
             assert_eq!(cluster.control_plane(), None);
+            assert!(cluster.is_topology_seen() && cluster.pending_hooks().next().is_none());
             assert_eq!(cluster.control_plane_failure_domains().count(), 0);
         }
     }

@@ -12,13 +12,29 @@ pub struct MachineDeployment {
     pub metadata: ObjectMeta,
     #[serde(default, deserialize_with = "null_as_default")]
     pub spec: MachineDeploymentSpec,
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub status: MachineDeploymentStatus,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct MachineDeploymentSpec {
     pub cluster_name: String,
+    /// `None` if an autoscaler has not set it yet.
+    pub replicas: Option<i64>,
     pub template: Option<MachineTemplate>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct MachineDeploymentStatus {
+    #[serde(deserialize_with = "null_as_default")]
+    pub replicas: i64,
+    #[serde(deserialize_with = "null_as_default")]
+    pub ready_replicas: i64,
+    /// `None` for a `MachinePool` in v1beta1.
+    #[serde(alias = "updatedReplicas")]
+    pub up_to_date_replicas: Option<i64>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]

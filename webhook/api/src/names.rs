@@ -20,6 +20,10 @@ pub mod label {
     pub const PROVIDER: &str = "cluster.x-k8s.io/provider";
     /// A label of objects that Cluster API's topology controller manages.
     pub const TOPOLOGY_OWNED: &str = "topology.cluster.x-k8s.io/owned";
+    /// On a `MachineDeployment` of a managed topology: its name in the topology.
+    pub const TOPOLOGY_DEPLOYMENT_NAME: &str = "topology.cluster.x-k8s.io/deployment-name";
+    /// On a `MachinePool` of a managed topology: its name in the topology.
+    pub const TOPOLOGY_POOL_NAME: &str = "topology.cluster.x-k8s.io/pool-name";
 
     /// Set by Hive on objects that it creates for a pool; the value is the pool's name.
     pub const CLUSTER_POOL_NAME: &str = "hive.openshift.io/clusterpool-name";
@@ -105,6 +109,13 @@ pub mod annotation {
 
     /// On a Cluster with a managed topology: the version of the current step of an upgrade across several minor versions.
     pub const TOPOLOGY_UPGRADE_STEP: &str = "topology.internal.cluster.x-k8s.io/upgrade-step";
+    /// The prefix of annotations of a Cluster that keep the upgrade of its managed topology from beginning. Cluster API has them
+    /// since 1.10.
+    pub const BEFORE_UPGRADE_HOOK_PREFIX: &str = "before-upgrade.hook.cluster.cluster.x-k8s.io";
+    /// On workers in a topology, with any value: these workers are not upgraded.
+    pub const DEFER_UPGRADE: &str = "topology.cluster.x-k8s.io/defer-upgrade";
+    /// On workers in a topology, with any value: neither these workers nor those after them in the list are upgraded.
+    pub const HOLD_UPGRADE_SEQUENCE: &str = "topology.cluster.x-k8s.io/hold-upgrade-sequence";
 
     /// The manifest of the last `kubectl apply`, as JSON.
     pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";

@@ -4,12 +4,12 @@
 
 use std::time::Instant;
 
-use kcp_api::{Machine, Object as _, kind::KUBEADM_CONTROL_PLANE};
+use kcp_api::{Machine, Object as _, kind::KUBEADM_CONTROL_PLANE, names::label};
 use tokio::sync::oneshot;
 
 use crate::reads::{
     Excluded, MachineByNode, WorkloadTarget, failure, limit_per_control_plane, management::read_related,
-    read_workload_and_etcd, time_limits::remaining,
+    read_workload_and_etcd, time_limits::remaining, workers::read_workers,
 };
 use crate::{Error, reader::Reader, reads::planned::Reads};
 use kcp_control_plane::snapshot::{Reading, Snapshot};
@@ -33,6 +33,11 @@ pub async fn observe(
     let lease = reads.read_controller_lease(&own);
     let machine_leases = reads.read_machine_leases();
     let failed_writes = reads.read_failed_writes(&own);
+    let workers = async {
+        // Only the topology controller waits for workers, and makes the control plane wait.
+        own.metadata.label(label::TOPOLOGY_OWNED)?;
+        Some(Box::new(read_workers(reader, &own, reads.limit).await))
+    };
     let (machines_known, machines) = oneshot::channel();
     // Sending fails only if etcd is not queried.
     let publish = |machines: &[Machine]| drop(machines_known.send(by_node(machines)));
@@ -44,17 +49,26 @@ pub async fn observe(
             None => (Reading::NotYet, Reading::NotYet, Reading::NotYet),
         }
     };
-    let (snapshot, (workload, endpoint_certificate, etcd), controller_lease, machine_leases, failed_writes) = tokio::join!(
+    let (
+        snapshot,
+        (workload, endpoint_certificate, etcd),
+        controller_lease,
+        machine_leases,
+        failed_writes,
+        workers,
+    ) = tokio::join!(
         Box::pin(read_related(&reads, object, control_plane, publish)),
         Box::pin(workload_and_etcd),
         Box::pin(lease),
         Box::pin(machine_leases),
-        Box::pin(failed_writes)
+        Box::pin(failed_writes),
+        Box::pin(workers)
     );
     Ok(Snapshot {
         controller_lease,
         machine_leases: Box::new(machine_leases),
         failed_writes,
+        workers,
         workload,
         endpoint_certificate,
         etcd,
@@ -98,11 +112,14 @@ mod tests {
         time::{Duration, Instant},
     };
 
+    use http::Method;
+    use serde_json::json;
     use tokio::sync::Notify;
 
-    use super::{Excluded, Snapshot, observe};
+    use super::{Excluded, Snapshot, label, observe};
     use crate::{
         Connection,
+        canned::failure,
         reader::Reader,
         reads::example::{answer, groups},
     };
@@ -147,5 +164,47 @@ mod tests {
                 assert_eq!(failure.object, "Secret/c1-kubeconfig");
             }
         });
+    }
+
+    #[test]
+    fn only_a_topology_needs_the_workers() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        for is_owned in [true, false] {
+            let asked = Arc::new(AtomicUsize::new(0));
+            let counted = asked.clone();
+            let respond = move |_: &Method, path: &str| {
+                if path.ends_with("/machinedeployments") || path.ends_with("/machinepools") {
+                    counted.fetch_add(1, Ordering::Relaxed);
+                }
+                match path {
+                    "/apis" => (200, groups()),
+                    path if path.ends_with("/machinepools") => {
+                        failure(403, "Forbidden", "machinepools is forbidden")
+                    }
+                    path if path.ends_with("/machinedeployments") => {
+                        let owner = json!({"metadata": {"name": "md-0"}, "spec": {
+                            "clusterName": "c1", "template": {"spec": {"version": "v1.33.6"}}}});
+                        (200, json!({"items": [owner]}))
+                    }
+                    path if path.ends_with("/kubeadmcontrolplanes/c1-cp") && is_owned => {
+                        let (status, mut control_plane) = answer(path);
+                        control_plane["metadata"]["labels"][label::TOPOLOGY_OWNED] = json!("");
+                        (status, control_plane)
+                    }
+                    path => answer(path),
+                }
+            };
+            let end = Instant::now() + Duration::from_secs(3);
+            let observed = runtime.block_on(async {
+                let connection = Connection::canned(respond);
+                let reader = Reader::discover(&connection).await.expect("groups");
+                observe(&reader, "d", "c1-cp", Excluded::default(), end).await
+            });
+            let workers = observed.expect("it is read").workers;
+            let read = workers.map(|workers| (workers.workers.len(), workers.read_failures.len()));
+            let expected = if is_owned { (2, Some((1, 1))) } else { (0, None) };
+            assert_eq!((asked.load(Ordering::Relaxed), read), expected);
+        }
     }
 }

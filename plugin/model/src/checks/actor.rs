@@ -22,7 +22,7 @@ pub enum Actor {
     MachineHealthCheck,
     /// An admission webhook, or another part of admission that denies a write of a controller.
     Admission,
-    /// A program that delays the deletion of a Machine with a deletion hook.
+    /// A program that delays the deletion of a Machine, or a step of the topology controller, with a hook.
     HookOwner,
     Person,
 }
@@ -40,7 +40,7 @@ impl Actor {
             Self::Kubelet => "kubelet",
             Self::MachineHealthCheck => "The MachineHealthCheck",
             Self::Admission => "Admission",
-            Self::HookOwner => "The program that set the deletion hook",
+            Self::HookOwner => "The owner of the hook",
             Self::Person => "A person",
         }
     }

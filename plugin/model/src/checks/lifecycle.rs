@@ -15,6 +15,7 @@ use crate::{
     problem::{Problem, pauses},
     snapshot::{Reading, Snapshot},
     staleness::{DELETION_LIMIT, format_age},
+    topology::{self, UNSEEN_TOPOLOGY},
 };
 
 pub const CHECKS: &[Check] = &[
@@ -79,7 +80,7 @@ pub const CHECKS: &[Check] = &[
         "topology-upgrade-pending",
         "The topology controller has not carried the topology of the Cluster over to the control plane or the workers yet.",
         check_topology_upgrade_pending,
-        Responsible::Step(Actor::TopologyController),
+        Responsible::StepBy(who_acts_on_topology),
     )
     .effect_of(&[&["topology-not-reconciled"]]),
     Check::new(
@@ -236,24 +237,54 @@ pub fn check_topology_upgrade_pending(observed: &Snapshot, _: Timestamp) -> Chec
         .chain(observed.pending_topology_values())
         .collect();
     // The condition says what the topology controller waits for.
-    let cluster = observed
-        .cluster
-        .value()
-        .filter(|cluster| cluster.topology_error().is_none());
-    let condition = cluster.and_then(|cluster| cluster.status.topology_reconciled.as_ref());
-    let condition = condition.filter(|condition| condition.is_false());
+    let cluster = observed.cluster.value().filter(|_| observed.topology().is_some());
+    let condition = cluster.and_then(topology::pending_condition);
+    let blocking = cluster.map_or_else(Vec::new, topology::blocking);
+    let held = topology::held_workers(observed);
+    let is_deferred = condition.is_some_and(topology::is_deferred);
     let why = condition.map_or_else(String::new, Condition::message_or_reason);
     let is_upgrading = condition.is_some_and(|condition| condition.reason.contains("Upgrad"));
+    let is_explained = !blocking.is_empty() || (is_deferred && !held.is_empty());
     match pending.first_mut() {
+        _ if is_explained => {}
         Some(first) if !why.is_empty() => *first = format!("{first}: {why}"),
         None if is_upgrading => pending.push(format!("Cluster API's topology controller is not done: {why}")),
         Some(_) | None => {}
     }
+    if cluster.is_some_and(|cluster| !cluster.is_topology_seen()) {
+        pending.push(UNSEEN_TOPOLOGY.to_owned());
+    }
     let since = condition.and_then(|condition| condition.last_transition_time);
-    let findings = pending
+    let name = observed.object_name();
+    let finding = |problem: &Problem| {
+        Finding::about(problem, CheckOutcome::Info, &observed.control_plane).with_object(name.clone())
+    };
+    let pending = pending
         .into_iter()
-        .map(|message| Finding::info(observed.object_name(), message).with_since(since));
-    Ok(findings.collect())
+        .map(|message| Finding::info(name.clone(), message));
+    // Until nothing else happens, workers that are held are no cause.
+    let (causes, others) = if is_deferred {
+        (held, Vec::new())
+    } else {
+        (Vec::new(), held)
+    };
+    let findings = blocking.iter().chain(&causes).map(finding);
+    let findings = findings.chain(pending).chain(others.iter().map(finding));
+    Ok(findings.map(|finding| finding.with_since(since)).collect())
+}
+
+fn who_acts_on_topology(observed: &Snapshot, finding: &Finding, _: Timestamp) -> Actor {
+    let is_it = |problem: &Problem| {
+        Finding::about(problem, finding.outcome, &observed.control_plane).message == finding.message
+    };
+    let cluster = observed.cluster.value();
+    if cluster.is_some_and(|cluster| topology::blocking(cluster).iter().any(is_it)) {
+        Actor::HookOwner
+    } else if topology::held_workers(observed).iter().any(is_it) {
+        Actor::Person
+    } else {
+        Actor::TopologyController
+    }
 }
 
 pub fn check_machines_not_owned(observed: &Snapshot, _: Timestamp) -> CheckResult {
@@ -284,12 +315,16 @@ pub(super) mod test_cases {
     use kcp_api::{
         ConditionStatus::{False, True},
         metadata::{ManagedFieldsEntry, Time},
+        names::annotation,
     };
 
     use crate::{
         checks::tests::{Case, says},
-        snapshot::Snapshot,
-        testing::objects::{condition, minutes_ago, pause},
+        snapshot::{Snapshot, Workers},
+        testing::{
+            objects::{condition, minutes_ago, pause},
+            plan::worker,
+        },
     };
 
     /// The third Machine has no owner and no bootstrap configuration.
@@ -431,6 +466,72 @@ pub(super) mod test_cases {
         ("topology-upgrade-pending", "workers_are_upgraded", |o| {
             o.set_topology("v1.34.1");
             topology_reports(o, "ClusterUpgrading", "MachineDeployment md-0 upgrading");
+        }),
+        ("topology-upgrade-pending", "a_runtime_extension_delays_it", |o| {
+            o.set_topology("v1.35.0");
+            topology_reports(
+                o,
+                "ClusterUpgrading",
+                "Cluster is upgrading to v1.35.0\n  * Following hooks are blocking upgrade: BeforeClusterUpgrade: backup \
+                     runs; 3 volumes left; BeforeControlPlaneUpgrade\n  * KubeadmControlPlane pending upgrade to version v1.35.0",
+            );
+        }),
+        ("topology-upgrade-pending", "an_annotation_delays_it", |o| {
+            o.set_topology("v1.35.0");
+            let annotation = "before-upgrade.hook.cluster.cluster.x-k8s.io/backup";
+            let annotations = o.cluster_mut().metadata.annotations.get_or_insert_default();
+            annotations.insert(annotation.to_owned(), String::new());
+            topology_reports(
+                o,
+                "ClusterUpgrading",
+                "Cluster is upgrading to v1.35.0\n  * Following hooks are blocking upgrade: BeforeClusterUpgrade: annotation \
+                 before-upgrade.hook.cluster.cluster.x-k8s.io/backup is set",
+            );
+        }),
+        ("topology-upgrade-pending", "workers_are_deferred", |o| {
+            o.set_topology("v1.34.1");
+            o.set_worker("md-0", &[]);
+            o.set_worker("md-1", &[annotation::HOLD_UPGRADE_SEQUENCE]);
+            o.set_worker("md-2", &[]);
+            topology_reports(
+                o,
+                "MachineDeploymentsUpgradeDeferred",
+                "MachineDeployments md-1, md-2 upgrade to version v1.34.1 deferred",
+            );
+        }),
+        (
+            "topology-upgrade-pending",
+            "workers_are_deferred_while_others_are_upgraded",
+            |o| {
+                o.set_topology("v1.34.1");
+                o.set_worker("md-0", &[annotation::DEFER_UPGRADE]);
+                o.set_worker("md-1", &[]);
+                o.workers = Some(Box::new(Workers {
+                    workers: ["md-0", "md-1"].map(|name| worker(name, "v1.33.6")).into(),
+                    read_failures: Vec::new(),
+                }));
+                topology_reports(o, "ClusterUpgrading", "MachineDeployment md-1 upgrading");
+            },
+        ),
+        (
+            "topology-upgrade-pending",
+            "deferred_workers_have_the_version",
+            |o| {
+                o.set_topology("v1.34.1");
+                o.set_worker("md-0", &[annotation::DEFER_UPGRADE]);
+                o.workers = Some(Box::new(Workers {
+                    workers: vec![worker("md-0", "v1.34.1")],
+                    read_failures: Vec::new(),
+                }));
+            },
+        ),
+        ("topology-upgrade-pending", "the_change_is_not_seen", |o| {
+            o.set_topology("v1.35.0");
+            topology_reports(o, "ClusterUpgrading", "MachineDeployment md-0 upgrading");
+            let cluster = o.cluster_mut();
+            cluster.metadata.generation = Some(5);
+            let condition = cluster.status.topology_reconciled.as_mut();
+            condition.expect("a condition").observed_generation = Some(4);
         }),
         ("machines-not-owned", "to_be_adopted", |o| {
             abandon(o);

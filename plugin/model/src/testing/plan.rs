@@ -3,7 +3,9 @@
 use jiff::{SignedDuration, Timestamp};
 use kcp_api::{
     Cluster, KubeadmConfigSpec, KubeadmControlPlane, KubeadmControlPlaneSpec, Machine, Reference,
-    cluster::{ClusterSpec, ClusterStatus, Endpoint, FailureDomain, Topology},
+    cluster::{
+        ClusterSpec, ClusterStatus, Endpoint, FailureDomain, Topology, TopologyMetadata, TopologyWorker,
+    },
     machine::{Bootstrap, Infrastructure},
     metadata::{ObjectMeta, Time},
 };
@@ -13,7 +15,10 @@ use crate::{
     controller_release::Release,
     plan::state::{Deletion, Fault, HealthCheck, PlanState, Replica},
     quorum::Member,
-    snapshot::{Reading, Snapshot},
+    snapshot::{
+        Reading, Snapshot,
+        workers::{Worker, WorkerMachines},
+    },
     testing::objects,
 };
 
@@ -198,10 +203,9 @@ pub fn cluster(failure_domains: &str) -> Cluster {
         status: ClusterStatus {
             failure_domains: domains.collect(),
             infrastructure_provisioned: true,
-            remote_connection: None,
             initialized_since: Some(objects::minutes_ago(120)),
             infrastructure_ready_since: Some(objects::minutes_ago(120)),
-            topology_reconciled: None,
+            ..ClusterStatus::default()
         },
     }
 }
@@ -223,9 +227,36 @@ impl Snapshot {
         });
     }
 
+    /// Appends a `MachineDeployment` with these annotations to the topology.
+    pub fn set_worker(&mut self, name: &str, annotations: &[&str]) {
+        let topology = self.cluster_mut().spec.topology.as_mut().expect("a topology");
+        let annotations = annotations.iter();
+        let annotations = annotations.map(|key| ((*key).to_owned(), String::new()));
+        topology.workers.machine_deployments.push(TopologyWorker {
+            name: name.to_owned(),
+            metadata: TopologyMetadata {
+                annotations: annotations.collect(),
+            },
+        });
+    }
+
     /// Gives the Cluster failure domains of these names.
     pub fn set_failure_domains(&mut self, names: &str) {
         self.cluster_mut().status = cluster(names).status;
+    }
+}
+
+/// A `MachineDeployment` of a topology with three Machines, and its name in the topology.
+pub fn worker(name: &str, version: &str) -> Worker {
+    Worker {
+        object: format!("MachineDeployment/c1-{name}"),
+        version: version.to_owned(),
+        machines: Some(WorkerMachines {
+            topology_name: Some(name.to_owned()),
+            desired: Some(3),
+            ready: 3,
+            up_to_date: Some(3),
+        }),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
         decision::{ChangeEvent, Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
         preflight::{preflight, refusal_while_paused},
     },
-    kubelet_skew::{self, Workers},
+    kubelet_skew,
     machine_image::{self, Templates},
     merge_patch,
     ownership::{Ownership, ownership},
@@ -21,7 +21,7 @@ use crate::{
     },
     release_changes::{API_GUIDE, UsedApis, outdated_etcd, removals},
     review::ReviewContext,
-    snapshot::change::ChangeSnapshot,
+    snapshot::{Workers, change::ChangeSnapshot},
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -281,10 +281,9 @@ mod tests {
     };
     use crate::{
         addon_update::{SKIP_CORE_DNS, SKIP_KUBE_PROXY},
-        kubelet_skew::{Worker, Workers},
         machine_image::Templates,
         release_changes::UsedApis,
-        snapshot::{Failure, change::ChangeSnapshot},
+        snapshot::{Failure, Workers, change::ChangeSnapshot, workers::Worker},
         testing::{
             change::{fail, snapshot},
             objects::{annotate, now, pause},
@@ -335,6 +334,7 @@ mod tests {
             workers: vec![Worker {
                 object: "MachineDeployment/md-0".to_owned(),
                 version: version.to_owned(),
+                machines: None,
             }],
             read_failures: Vec::new(),
         }
@@ -598,6 +598,7 @@ mod tests {
             workers: vec![Worker {
                 object: "Node/w1".to_owned(),
                 version: "v1.29.3".to_owned(),
+                machines: None,
             }],
             read_failures: vec!["could not read MachinePools: forbidden".to_owned()],
         };

@@ -15,8 +15,8 @@ use crate::{
         finding::{CheckOutcome, Finding, NoResult},
         workload::{check_addon_update_impossible, check_coredns_not_ready, check_kube_proxy_not_ready},
     },
-    kubelet_skew::{self, Skew, Worker, Workers},
-    snapshot::Snapshot,
+    kubelet_skew::{self, Skew},
+    snapshot::{Snapshot, Workers, workers::Worker},
     verbs::upgrade::{Notice, assess},
     wait::{WaitCondition, WaitProgress},
 };
@@ -100,7 +100,7 @@ pub struct OldWorker {
 impl OldWorker {
     pub fn message(&self) -> String {
         let Self {
-            worker: Worker { object, version },
+            worker: Worker { object, version, .. },
             api_server_version: server,
             oldest_supported: oldest,
             newest_supported: newest,

@@ -170,7 +170,7 @@ fn each_step_of_a_change_has_its_actor() {
                     "",
                 );
             },
-            "Working, The program that set the deletion hook: machine-deletions-slow of Machine/m2, since 11:59",
+            "Working, The owner of the hook: machine-deletions-slow of Machine/m2, since 11:59",
         ),
         (
             "host",

@@ -1,9 +1,12 @@
 //! Describes the state of control planes as JSON (`kubectl-kcp.dev/v1alpha1`). `plugin/schema` contains the schemas.
 
+mod topology;
+
 use jiff::Timestamp;
 use kcp_api::{Condition, Machine, Object as _};
 use kcp_etcd::{Alarm, Member};
 use serde::Serialize;
+use topology::TopologyStatus;
 
 use crate::{
     commands::plan::document::{Described, EtcdVotes},
@@ -50,6 +53,9 @@ pub struct ControlPlaneStatus {
     /// The name of the control plane's Cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     cluster: Option<String>,
+    /// The managed topology of the Cluster. Absent if it has none, or if the Cluster was not read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    topology: Option<TopologyStatus>,
     desired: Desired,
     #[serde(rename = "observed")]
     reported: Reported,
@@ -322,6 +328,7 @@ impl ControlPlaneStatus {
             context: None,
             metadata: control_plane.into(),
             cluster: control_plane.cluster().map(str::to_owned),
+            topology: TopologyStatus::new(observed),
             desired: Desired {
                 replicas: control_plane.spec.replicas,
                 version: control_plane.spec.version.clone(),

@@ -1,6 +1,6 @@
 //! The text of `status`.
 //!
-//! - [`summary`], [`findings`], [`preflight`], [`members`], [`machines`], [`certificates`]: the parts of one control
+//! - [`summary`], [`findings`], [`preflight`], [`members`], [`machines`], [`workers`], [`certificates`]: the parts of one control
 //!   plane's screen, in this order
 //! - [`list`]: a list of control planes
 //! - [`changes`]: changes since the last poll
@@ -15,6 +15,7 @@ mod members;
 mod preflight;
 mod subject;
 mod summary;
+mod workers;
 
 use std::fmt::Write as _;
 
@@ -46,6 +47,7 @@ enum Part {
     Summary,
     Members,
     Machines,
+    Workers,
     Certificates,
     Preflight,
     Findings,
@@ -58,6 +60,7 @@ impl Part {
             Self::Summary => "summary",
             Self::Members => "etcd members",
             Self::Machines => "Machines",
+            Self::Workers => "workers",
             Self::Certificates => "certificates",
             Self::Preflight => "preflight",
             Self::Findings => "findings",
@@ -67,8 +70,13 @@ impl Part {
 }
 
 /// The parts of a screen that are left out if the terminal has too few lines, in this order.
-const OMITTED_ON_LOW_TERMINALS: &[Part] =
-    &[Part::Certificates, Part::Preflight, Part::Machines, Part::Members];
+const OMITTED_ON_LOW_TERMINALS: &[Part] = &[
+    Part::Certificates,
+    Part::Workers,
+    Part::Preflight,
+    Part::Machines,
+    Part::Members,
+];
 
 pub fn control_plane_screen(
     observed: &Snapshot,
@@ -88,6 +96,7 @@ pub fn control_plane_screen(
             Part::Machines,
             machines::machines(observed, inspection, now, layout),
         ),
+        (Part::Workers, workers::workers(observed, layout)),
         (
             Part::Certificates,
             certificates::certificates(observed, now, layout),

@@ -119,8 +119,8 @@ async fn next(
     snapshot: &ChangeSnapshot,
     engine: &Engine<'_>,
 ) -> Result<UpgradePath, Refusal> {
-    let cluster = snapshot.control_plane().cluster();
-    let workers = read_workers(engine.reader, cluster, ReadLimit::per_read(LIMIT)).await;
+    let limit = ReadLimit::per_read(LIMIT);
+    let workers = read_workers(engine.reader, snapshot.control_plane(), limit).await;
     let state = PathState::new(&snapshot.observed, workers, engine.now());
     let options = PathOptions {
         to,
@@ -235,7 +235,7 @@ mod tests {
     use super::{after, text};
     use crate::terminal::plain;
     use kcp_control_plane::{
-        kubelet_skew::Worker,
+        snapshot::workers::Worker,
         verbs::upgrade_path::{PathOptions, PathState, upgrade_path},
     };
     use serde_json::json;
@@ -247,6 +247,7 @@ mod tests {
         let worker = Worker {
             object: "MachineDeployment/md-0".to_owned(),
             version: "v1.30.14".to_owned(),
+            machines: None,
         };
         let state = PathState {
             version: "v1.31.4",

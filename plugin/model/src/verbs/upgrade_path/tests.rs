@@ -6,8 +6,8 @@ use super::{
     upgrade_path,
 };
 use crate::{
-    kubelet_skew::{Worker, Workers, skew},
-    snapshot::{Reading, Snapshot},
+    kubelet_skew::skew,
+    snapshot::{Reading, Snapshot, Workers, workers::Worker},
     testing::{objects::now, plan::with_version, snapshot},
 };
 
@@ -15,6 +15,7 @@ fn worker(object: &str, version: &str) -> Worker {
     Worker {
         object: object.to_owned(),
         version: version.to_owned(),
+        machines: None,
     }
 }
 

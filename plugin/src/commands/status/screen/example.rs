@@ -9,16 +9,18 @@ pub(in crate::commands) use broken::{member_dead, no_leader, node_dead, quorum_l
 use kcp_api::{
     ConditionStatus::{False, True},
     metadata::Time,
+    names::annotation,
 };
 use kcp_control_plane::{
     inspection::{Inspection, inspect},
     snapshot::{
-        Failure, Reading, Snapshot,
+        Failure, Reading, Snapshot, Workers,
         etcd::{Alarms, QueriedMember},
         workload::{Component, Node, StaticPod},
     },
     testing::{
         objects::{condition, minutes_ago, now, set, use_external_etcd},
+        plan::worker,
         snapshot::{self, failure, in_days, member},
     },
 };
@@ -82,6 +84,41 @@ pub(crate) fn mid_rollout() -> Example {
             &mut control_plane.status.conditions,
             condition("RollingOut", True, &rolling_out),
         );
+    })
+}
+
+/// An upgrade of a managed topology over several minor versions, which waits for one of three groups of workers.
+pub(crate) fn topology_upgrade() -> Example {
+    Example::new(|observed| {
+        observed.set_topology("v1.36.0");
+        observed.set_worker("md-0", &[annotation::DEFER_UPGRADE]);
+        observed.set_worker("md-1", &[]);
+        observed.set_worker("md-2", &[]);
+        let mut starting = worker("md-2", "v1.34.1");
+        let machines = starting.machines.as_mut().expect("Machines");
+        (machines.ready, machines.up_to_date) = (2, Some(1));
+        observed.workers = Some(Box::new(Workers {
+            workers: vec![worker("md-0", "v1.31.2"), worker("md-1", "v1.33.6"), starting],
+            read_failures: vec!["could not read MachinePools: forbidden for user \"jo\"".to_owned()],
+        }));
+        let cluster = observed.cluster_mut();
+        let topology = cluster.spec.topology.as_mut().expect("a topology");
+        "edge-class".clone_into(&mut topology.class);
+        let annotations = [
+            (annotation::TOPOLOGY_UPGRADE_STEP, "v1.34.1"),
+            (annotation::PENDING_HOOKS, "AfterClusterUpgrade"),
+        ];
+        let annotations = annotations.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        cluster.metadata.annotations = Some(annotations.into());
+        cluster.status.control_plane_upgrades = vec!["v1.35.2".to_owned(), "v1.36.0".to_owned()];
+        cluster.status.worker_upgrades = vec!["v1.34.1".to_owned(), "v1.36.0".to_owned()];
+        let mut reconciled = condition(
+            "TopologyReconciled",
+            False,
+            "Cluster is upgrading to v1.36.0\n  * Following hooks are blocking upgrade: AfterWorkersUpgrade: 2 jobs left",
+        );
+        "ClusterUpgrading".clone_into(&mut reconciled.reason);
+        cluster.status.topology_reconciled = Some(reconciled);
     })
 }
 
@@ -280,6 +317,7 @@ pub(crate) fn all() -> Vec<(&'static str, Example)> {
     vec![
         ("healthy", healthy()),
         ("mid_rollout", mid_rollout()),
+        ("topology_upgrade", topology_upgrade()),
         ("member_dead", member_dead()),
         ("node_dead", node_dead()),
         ("quorum_lost", quorum_lost()),

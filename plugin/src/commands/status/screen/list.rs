@@ -88,7 +88,7 @@ impl ListRow {
             namespace: control_plane.namespace().to_owned(),
             name: control_plane.name().to_owned(),
             cluster: (cluster != control_plane.name()).then(|| cluster.to_owned()),
-            version: control_plane.spec.version.clone(),
+            version: version(observed),
             replicas: control_plane.status.replicas,
             ready: control_plane.status.ready_replicas,
             up_to_date: control_plane.status.up_to_date_replicas,
@@ -164,6 +164,16 @@ impl ListRow {
             },
         ]
     }
+}
+
+/// The version of the control plane, and that of the Cluster's topology if it differs, as in `v1.33.6 -> v1.34.2`.
+fn version(observed: &Snapshot) -> Option<String> {
+    let version = observed.control_plane.spec.version.clone()?;
+    let of_topology = observed.topology().and_then(|topology| topology.version.as_ref());
+    let of_topology = of_topology.filter(|of_topology| **of_topology != version);
+    Some(of_topology.map_or(version.clone(), |of_topology| {
+        format!("{version} -> {of_topology}")
+    }))
 }
 
 /// The number of healthy etcd members and of all etcd members. If none responds, every Machine with a node counts as a

@@ -43,10 +43,17 @@ pub(super) fn summary(
         ),
         ("Cluster", cluster(observed), plain),
         ("Version", versions(control_plane), plain),
+    ];
+    lines.extend(
+        topology(observed, now)
+            .into_iter()
+            .map(|(label, text)| (label, text, plain)),
+    );
+    lines.extend([
         ("Machines", counts(observed), plain),
         ("Workload", workload(&observed.workload), workload_style),
         ("etcd", votes, votes_style),
-    ];
+    ]);
     if let Some(record) = SnapshotRecord::from_control_plane(control_plane, now) {
         let age = age(Some(record.completed), now);
         let place = record.place.map(|place| format!(", in {place}"));
@@ -165,6 +172,49 @@ fn versions(control_plane: &KubeadmControlPlane) -> String {
         Some(version) => version.to_owned(),
         None => format!("{desired} desired"),
     }
+}
+
+/// The lines about the managed topology of the Cluster, and the upgrade that its controller makes. Empty without a topology.
+fn topology(observed: &Snapshot, now: Timestamp) -> Vec<(&'static str, String)> {
+    let Some((cluster, topology)) = observed.cluster.value().zip(observed.topology()) else {
+        return Vec::new();
+    };
+    let mut text = topology.version.clone().unwrap_or_default();
+    if let Some(class) = topology.class() {
+        text = format!("{text} of class {}", class.name);
+    }
+    match &cluster.status.topology_reconciled {
+        _ if !cluster.is_topology_seen() => text.push_str(", not seen by its controller yet"),
+        Some(condition) if condition.is_true() => text.push_str(", reconciled"),
+        Some(condition) => {
+            let age = age(condition.last_transition_time, now);
+            text = format!("{text}, not reconciled for {age}: {}", condition.reason);
+        }
+        None => {}
+    }
+    let versions = |what: &str, versions: &[String]| {
+        (!versions.is_empty()).then(|| format!("{what} over {}", versions.join(", ")))
+    };
+    let status = &cluster.status;
+    let step = cluster.topology_upgrade_step().filter(|step| !step.is_empty());
+    let upgrade: Vec<String> = step
+        .map(|step| format!("at step {step}"))
+        .into_iter()
+        .chain(versions("control plane", &status.control_plane_upgrades))
+        .chain(versions("workers", &status.worker_upgrades))
+        .collect();
+    let hooks: Vec<&str> = cluster
+        .pending_hooks()
+        .chain(cluster.before_upgrade_hooks())
+        .collect();
+    [
+        ("Topology", text),
+        ("Upgrade", upgrade.join("; ")),
+        ("Hooks", hooks.join(", ")),
+    ]
+    .into_iter()
+    .filter(|(_, text)| !text.is_empty())
+    .collect()
 }
 
 /// The counts that the controller reports, such as `4 of 3 desired (surge 1), 4 ready, 1 up to date`. Says if the controller

@@ -44,6 +44,7 @@ use crate::{
     problem::Problem,
     quorum::EtcdRefusal,
     snapshot::{EtcdMembers, Snapshot},
+    topology::UpgradeStep,
 };
 
 #[derive(Clone, Debug, PartialEq)]
@@ -90,6 +91,9 @@ pub struct Plan {
     pub are_members_unread: bool,
     /// Which release of Cluster API the plan follows, if the controller may be of another one.
     pub version_note: Option<String>,
+    /// The steps of the upgrade that Cluster API's topology controller makes over several versions. The plan has the steps of the first
+    /// of them that upgrades the control plane.
+    pub upgrade_steps: Vec<UpgradeStep>,
     /// How long earlier Machines took to join. `None` if no Machine's time is known.
     pub join_times: Option<JoinTimes>,
     /// The `MachineHealthChecks` of control plane Machines that delete a Machine before it has joined, if it takes as long as
@@ -159,6 +163,7 @@ pub fn plan(observed: &Snapshot, desired: &Desired, now: Timestamp) -> Plan {
         in_place_handlers: observed.in_place_handlers.value().cloned().unwrap_or_default(),
         are_members_unread: observed.members() == EtcdMembers::Unread,
         version_note: observed.version_note(),
+        upgrade_steps: Vec::new(),
         join_times: JoinTimes::measure(&observed.machines),
         startup_warnings: startup_warnings(observed),
         steps,

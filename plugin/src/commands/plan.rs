@@ -24,9 +24,14 @@ use document::{PlanDocument, PlanVerdict};
 use kcp_control_plane::{
     addon_update::{ImpossibleUpdate, impossible_updates},
     drain::forecast,
-    plan::{Plan, options::review_desired},
+    plan::{
+        Plan,
+        options::{PlanOptions, review_desired},
+    },
     release_changes::removals,
     review::ReviewContext,
+    snapshot::Snapshot,
+    topology::upgrade_steps,
 };
 use kcp_pool::plan::manifest::parse_pool;
 use manifest::ManifestFile;
@@ -51,6 +56,7 @@ use kcp_client::{
         change::{LIMIT, read_everything_or_fail},
         deprecated_apis::read_used_apis,
         planned::Reads,
+        topology::read_upgrade,
     },
 };
 
@@ -93,11 +99,12 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
     let view = snapshot.view();
     let now = connection.now();
     let mut warnings = snapshot.warnings();
-    let patch = match &manifest {
-        Some(manifest) => manifest.patch(&serde_json::from_str(&snapshot.json)?)?,
-        None => arguments
-            .plan_options()
-            .patch(&reader.control_plane_resource.api_version, now),
+    let versions = versions(&reader, &mut snapshot.observed, &arguments, &mut warnings).await;
+    let patch = if let Some(manifest) = &manifest {
+        manifest.patch(&serde_json::from_str(&snapshot.json)?)?
+    } else {
+        let options = planned(arguments.plan_options(), &versions);
+        options.patch(&reader.control_plane_resource.api_version, now)
     };
     let context = ReviewContext {
         now,
@@ -139,7 +146,14 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
     );
     let used_apis = read_used_apis(&connection, &snapshot.observed, to, Instant::now() + LIMIT);
     warnings.extend(removals(from, to, Some(&Box::pin(used_apis).await)).in_use);
-    let plan = kcp_control_plane::plan::plan(&snapshot.observed, &desired, now);
+    if arguments.to.is_some() {
+        // The change is one of the topology, which then asks for this version.
+        snapshot.observed.set_topology_version(desired.spec.version());
+    }
+    let plan = Plan {
+        upgrade_steps: upgrade_steps(&snapshot.observed, &versions),
+        ..kcp_control_plane::plan::plan(&snapshot.observed, &desired, now)
+    };
     let drains = forecast(&snapshot.observed, &plan.deleted_machines());
     for warning in warnings.iter().chain(&of_rules).chain(&drains) {
         session.terminal.warning(warning);
@@ -150,6 +164,34 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
     } else {
         Verdict::Negative
     })
+}
+
+/// The versions over which the topology controller upgrades the control plane; empty if there is no topology, or no upgrade.
+async fn versions(
+    reader: &Reader<'_>,
+    observed: &mut Snapshot,
+    arguments: &PlanArguments,
+    warnings: &mut Vec<String>,
+) -> Vec<String> {
+    let versions = Box::pin(read_upgrade(reader, observed, arguments.to.as_deref())).await;
+    let unread = observed.workers.iter();
+    warnings.extend(unread.flat_map(|workers| workers.read_failures.iter().cloned()));
+    versions.unwrap_or_else(|error| {
+        warnings.push(format!(
+            "could not read the versions of the ClusterClass: {error}; the steps of its upgrades are unknown"
+        ));
+        Vec::new()
+    })
+}
+
+/// The change to plan: of an upgrade of a topology, its first step. Without another change, it is that for which the topology asks.
+fn planned(options: PlanOptions, versions: &[String]) -> PlanOptions {
+    let is_upgrade = options.version.is_some() || (options.replicas.is_none() && !options.restart);
+    let first = versions.first().filter(|_| is_upgrade).cloned();
+    PlanOptions {
+        version: first.or(options.version),
+        ..options
+    }
 }
 
 impl Report for Plan {

@@ -18,6 +18,7 @@ use kcp_control_plane::{
     },
     problem::Problem,
     quorum::{EtcdRefusal, Votes},
+    topology::UpgradeStep,
 };
 
 /// What the controller will do to a control plane.
@@ -46,6 +47,10 @@ pub struct PlanDocument {
     quorum_risk: Option<Described<QuorumRisk>>,
     etcd: EtcdSource,
     steps: Vec<StepDocument>,
+    /// The steps of the upgrade that Cluster API's topology controller makes. Absent if the Cluster has no managed topology, or if no
+    /// upgrade is planned.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    topology_upgrade: Vec<UpgradeStep>,
     /// How long earlier Machines took to join. Absent if the plan creates no Machine, or if no Machine's time is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     join_times: Option<JoinTimes>,
@@ -233,6 +238,7 @@ impl PlanDocument {
                 .map(|(number, step)| StepDocument::new(number, step, plan))
                 .collect(),
             join_times: plan.join_estimate(),
+            topology_upgrade: plan.upgrade_steps.clone(),
             version_note: plan.version_note.clone(),
             no_plan: plan.steps.as_ref().err().map(|no_plan| {
                 let hint = messages::no_plan_hint(no_plan, &plan.namespace, &plan.name);

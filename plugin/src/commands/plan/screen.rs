@@ -10,9 +10,12 @@ use crate::terminal::{
     style::{BAD, FAINT, GOOD, HEADING, WARN},
     table::{Cell, Layout, Table},
 };
-use kcp_control_plane::plan::{
-    Plan, effect::Effect, kubeadm_config::replaced_by_earlier_releases, messages,
-    rollout_reason::MachineDifference, simulate::PlanStep, step::Action,
+use kcp_control_plane::{
+    plan::{
+        Plan, effect::Effect, kubeadm_config::replaced_by_earlier_releases, messages,
+        rollout_reason::MachineDifference, simulate::PlanStep, step::Action,
+    },
+    topology::UpgradeStep,
 };
 
 pub fn render(plan: &Plan, layout: Layout) -> String {
@@ -32,6 +35,10 @@ pub fn render(plan: &Plan, layout: Layout) -> String {
         &from_to(plan.current.version(), plan.desired.spec.version()),
         Style::new(),
     );
+    if !plan.upgrade_steps.is_empty() {
+        let steps: Vec<String> = plan.upgrade_steps.iter().map(UpgradeStep::text).collect();
+        line("Topology", &steps.join(", "), Style::new());
+    }
     line("Plan", &messages::summary(plan), summary_style(plan));
     let parts = [
         steps(plan.steps(), layout),

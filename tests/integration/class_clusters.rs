@@ -1,10 +1,14 @@
 //! The plugin changes a cluster of a `ClusterClass` through its Cluster, under Cluster API's real topology controller. The user has
 //! the shipped roles only.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
 use kcp_tests::cluster::Cluster;
 use kcp_tests::kubectl::CommandOutput;
 use kcp_tests::management_cluster::ManagementCluster;
+use kcp_tests::wait;
 use serde_json::{Value, json};
 
 use crate::roles;
@@ -48,7 +52,7 @@ impl Subject<'_> {
         let user = format!("--as={OPERATOR}");
         let arguments: Vec<&str> = command.split(' ').chain([user.as_str()]).collect();
         let kubectl = self.management.kubectl();
-        let output = kubectl.kcp(NAMESPACE, &arguments).await?;
+        let output = kubectl.kcp(self.cluster.namespace(), &arguments).await?;
         ensure!(
             output.code == code && output.words().contains(text),
             "{text:?}, exit code {code}: {output}"
@@ -63,6 +67,28 @@ impl Subject<'_> {
             "{path}: {cluster:#}"
         );
         Ok(())
+    }
+
+    /// Waits until a command prints all of these texts.
+    async fn shows(&self, command: &str, code: i32, texts: &[&str]) -> Result<()> {
+        let user = format!("--as={OPERATOR}");
+        let arguments: Vec<&str> = command.split(' ').chain([user.as_str()]).collect();
+        let kubectl = self.management.kubectl();
+        let shown = wait::until_within(command, Duration::from_secs(180), || async {
+            let output = kubectl.kcp(self.cluster.namespace(), &arguments).await?;
+            let missing = texts.iter().find(|text| !output.words().contains(**text));
+            ensure!(output.code == code && missing.is_none(), "{missing:?}: {output}");
+            Ok(())
+        });
+        shown.await
+    }
+
+    async fn status(&self, texts: &[&str]) -> Result<()> {
+        self.shows("status cluster/edge", 0, texts).await
+    }
+
+    async fn why(&self, code: i32, texts: &[&str]) -> Result<()> {
+        self.shows("why cluster/edge", code, texts).await
     }
 
     async fn scales(&self) -> Result<()> {
@@ -136,5 +162,131 @@ impl Subject<'_> {
         ensure!(upgraded.stdout.ends_with(&end), "{upgraded}");
         self.has("/spec/topology/version", &json!(LAST)).await?;
         self.cluster.settled(3).await
+    }
+}
+
+/// An upgrade over two minor versions by one command. Each hold is real: an annotation that delays the upgrade, an annotation that
+/// defers workers, and workers that are upgraded. No runtime extension answers hooks here.
+#[test]
+#[ignore = "takes minutes: make test-long"]
+fn the_upgrade_of_a_class_is_followed_at_each_hold() {
+    with_controllers(HOLDS, is_followed);
+}
+
+const HOLDS: &str = "class-holds";
+const HOOK: &str = "before-upgrade.hook.cluster.cluster.x-k8s.io/backup";
+const DEFER: &str = "topology.cluster.x-k8s.io/defer-upgrade";
+
+/// The workers of the topology, with this annotation.
+fn workers(annotation: Option<&str>) -> Value {
+    let annotations: BTreeMap<&str, &str> = annotation.map(|key| (key, "")).into_iter().collect();
+    json!({"workers": {"machineDeployments": [
+        {"class": "worker", "name": "md-0", "replicas": 1, "metadata": {"annotations": annotations}},
+    ]}})
+}
+
+async fn is_followed(management: &ManagementCluster) -> Result<()> {
+    let cluster = Cluster::create_of_class(management.client(), HOLDS, "edge", 1, OLD).await?;
+    cluster.settled(1).await?;
+    cluster
+        .patch_class(&json!({"spec": {"kubernetesVersions": [OLD, NEXT, LAST]}}))
+        .await?;
+    cluster.patch_topology(&workers(Some(DEFER))).await?;
+    cluster.annotate_cluster(HOOK, &json!("")).await?;
+    roles::bind_operator(management.kubectl(), OPERATOR, HOLDS).await?;
+    let subject = Subject { management, cluster };
+    subject.waits_for_hook().await?;
+    subject.waits_for_workers().await?;
+    subject.cluster.delete().await
+}
+
+impl Subject<'_> {
+    async fn waits_for_hook(&self) -> Result<()> {
+        self.status(&[
+            "Topology: v1.33.6 of class edge, reconciled",
+            "MachineDeployment/edge-md-0-",
+            "1/1 1/1",
+        ])
+        .await?;
+        self.shows(
+            "plan cluster/edge --to v1.35.0",
+            0,
+            &[
+                "Topology: v1.34.2 (control plane), v1.35.0 (control plane, then workers)",
+                "v1.33.6 -> v1.34.2",
+            ],
+        )
+        .await?;
+        let upgrade = format!("upgrade cluster/edge --to {LAST} --yes");
+        self.says(
+            &upgrade,
+            0,
+            &format!("cluster/edge upgraded from {OLD} to {LAST}"),
+        )
+        .await?;
+
+        let hook =
+            format!("the owner of the Cluster's annotation {HOOK} must remove it to let the upgrade begin");
+        self.why(0, &["The owner of the hook acts next:", &hook]).await?;
+        self.status(&[
+            "Topology: v1.35.0 of class edge, not reconciled for",
+            "ClusterUpgrading",
+            "Upgrade: control plane over v1.34.2, v1.35.0; workers over v1.35.0",
+            &format!("Hooks: {HOOK}"),
+            &hook,
+            "has not set the control plane's version to v1.35.0 yet",
+        ])
+        .await?;
+        self.shows(
+            "plan cluster/edge",
+            1,
+            &["Topology: v1.34.2 (control plane), v1.35.0 (control plane, then workers)"],
+        )
+        .await?;
+        self.shows("status", 0, &["v1.33.6 -> v1.35.0", "topology-upgrade-pending"])
+            .await?;
+        self.says("etcd check cluster/edge", 0, "edge-").await?;
+        Ok(())
+    }
+
+    async fn waits_for_workers(&self) -> Result<()> {
+        let cluster = &self.cluster;
+        cluster.annotate_cluster(HOOK, &Value::Null).await?;
+        let held = format!("MachineDeployment md-0 is held at {OLD} by annotation {DEFER}");
+        self.why(
+            1,
+            &[
+                "A person must act:",
+                &held,
+                "remove the annotation of md-0 from spec.topology.workers",
+            ],
+        )
+        .await?;
+        self.status(&[
+            "Version: v1.35.0",
+            "MachineDeploymentsUpgradeDeferred",
+            "Upgrade: at step v1.35.0; workers over v1.35.0",
+            "Hooks: AfterClusterUpgrade",
+            "v1.33.6 2 minors 1/1 1/1 held by defer-upgrade of md-0",
+        ])
+        .await?;
+
+        // The controller of MachineDeployments does not replace the Machine of the old version.
+        cluster.pause_workers(true).await?;
+        cluster.patch_topology(&workers(None)).await?;
+        self.why(
+            0,
+            &[
+                "Cluster API's topology controller acts next:",
+                "is not done: Cluster is upgrading to v1.35.0; MachineDeployment edge-md-0-",
+                "upgrading to version v1.35.0",
+            ],
+        )
+        .await?;
+        cluster.pause_workers(false).await?;
+        self.status(&["Topology: v1.35.0 of class edge, reconciled", "v1.35.0 1/1 1/1"])
+            .await?;
+        self.why(0, &["Nothing is wrong and nothing is planned"]).await?;
+        Ok(())
     }
 }

@@ -5,7 +5,11 @@
     reason = "what is not in a JSON object is null, and all of these are our own"
 )]
 
-use anyhow::{Context as _, Result, ensure};
+use std::fs;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use jiff::SignedDuration;
+use jiff::civil::Time;
 use kcp_tests::cluster::Cluster;
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::{resources, wait};
@@ -157,6 +161,7 @@ async fn taken_back(management: &ManagementCluster) -> Result<()> {
         Ok(message)
     })
     .await?;
+    tries_seldom(management, namespace).await?;
     // The way out.
     ensure!(refused.contains("set 1 or 3"), "{refused}");
     cluster
@@ -169,6 +174,37 @@ async fn taken_back(management: &ManagementCluster) -> Result<()> {
     })
     .await?;
     cluster.delete().await
+}
+
+/// Waits until the topology controller tries at most five times a minute. Without a limit of Cluster API, each try would follow the one
+/// before at once if a message of ours differed each time, because it would change the Cluster.
+async fn tries_seldom(management: &ManagementCluster, namespace: &str) -> Result<()> {
+    const PAUSE: SignedDuration = SignedDuration::from_secs(12);
+    let log = management
+        .run()
+        .logs()
+        .join(format!("cluster-api-{namespace}-core.log"));
+    wait::until("the topology controller tries seldom", || async {
+        let text = fs::read_to_string(&log).with_context(|| format!("reading {}", log.display()))?;
+        let denied = text.lines().filter(|line| line.contains("(replicas-even)"));
+        let times: Vec<Time> = denied.filter_map(time).collect();
+        let [.., before, last] = times.as_slice() else {
+            bail!("fewer than two tries: {times:?}");
+        };
+        let pause = last.duration_since(*before);
+        ensure!(
+            pause >= PAUSE,
+            "{pause} between the last of {} tries",
+            times.len()
+        );
+        Ok(())
+    })
+    .await
+}
+
+/// The time of a line such as `E1129 17:39:51.123456    8123 controller.go:474] "Reconciler error" ...`.
+fn time(line: &str) -> Option<Time> {
+    line.split_whitespace().nth(1)?.parse().ok()
 }
 
 async fn topology_reconciled(cluster: &Cluster, management: &ManagementCluster) -> Result<Value> {

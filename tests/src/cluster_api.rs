@@ -59,7 +59,8 @@ const PROVIDERS: [Provider; 3] = [
         folder: "core",
         label: "cluster-api",
         name_prefix: "capi-",
-        flags: &[],
+        // The gate of lifecycle hooks, also of those that are annotations.
+        flags: &["--feature-gates=RuntimeSDK=true"],
     },
     Provider {
         name: "bootstrap",

@@ -1,12 +1,13 @@
 //! A cluster that Cluster API's topology controller creates from a `ClusterClass`.
 
 use anyhow::{Context as _, Result};
-use kube::Client;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Api, ListParams, Patch, PatchParams};
+use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 
+use super::workers::worker_template;
 use super::{Cluster, create, machine_template};
-use crate::resources::{self, CLUSTER_GROUP, CONTROL_PLANE_GROUP, INFRASTRUCTURE_GROUP};
+use crate::resources::{self, BOOTSTRAP_GROUP, CLUSTER_GROUP, CONTROL_PLANE_GROUP, INFRASTRUCTURE_GROUP};
 
 impl Cluster {
     /// Creates a `ClusterClass`, its templates, and a cluster of the class.
@@ -46,6 +47,11 @@ impl Cluster {
             control_plane_template(name, configuration),
         )
         .await?;
+        create(
+            &resources::kubeadm_config_templates(client, namespace),
+            worker_template(name),
+        )
+        .await?;
         create(&resources::cluster_classes(client, namespace), class(name)).await?;
         create(
             &resources::clusters(client, namespace),
@@ -71,6 +77,35 @@ impl Cluster {
             .patch(&self.name, &PatchParams::default(), &Patch::Merge(patch))
             .await
             .context("patching the ClusterClass")?;
+        Ok(())
+    }
+
+    /// Sets an annotation of the Cluster, or removes it if `value` is null.
+    pub async fn annotate_cluster(&self, key: &str, value: &Value) -> Result<()> {
+        let patch = json!({"metadata": {"annotations": {key: value}}});
+        resources::clusters(&self.client, &self.namespace)
+            .patch(&self.name, &PatchParams::default(), &Patch::Merge(&patch))
+            .await
+            .context("annotating the Cluster")?;
+        Ok(())
+    }
+
+    /// Pauses each `MachineDeployment` of the namespace, or resumes it.
+    pub async fn pause_workers(&self, is_paused: bool) -> Result<()> {
+        let deployments = resources::machine_deployments(&self.client, &self.namespace);
+        let value = if is_paused { json!("") } else { Value::Null };
+        let patch = json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": value}}});
+        let listed = deployments.list(&ListParams::default()).await;
+        for deployment in listed.context("listing MachineDeployments")? {
+            deployments
+                .patch(
+                    &deployment.name_any(),
+                    &PatchParams::default(),
+                    &Patch::Merge(&patch),
+                )
+                .await
+                .context("pausing a MachineDeployment")?;
+        }
         Ok(())
     }
 
@@ -119,6 +154,11 @@ fn class(name: &str) -> Value {
         "spec": {
             "infrastructure": template(INFRASTRUCTURE_GROUP, "v1beta1", "StandInClusterTemplate"),
             "controlPlane": control_plane,
+            "workers": {"machineDeployments": [{
+                "class": "worker",
+                "bootstrap": template(BOOTSTRAP_GROUP, "v1beta2", "KubeadmConfigTemplate"),
+                "infrastructure": template(INFRASTRUCTURE_GROUP, "v1beta1", "StandInMachineTemplate"),
+            }]},
         },
     })
 }

@@ -57,7 +57,7 @@ impl Cluster {
 }
 
 /// The template of a worker's kubeadm configuration.
-fn worker_template(name: &str) -> Value {
+pub(super) fn worker_template(name: &str) -> Value {
     json!({
         "apiVersion": format!("{BOOTSTRAP_GROUP}/v1beta2"),
         "kind": "KubeadmConfigTemplate",

@@ -6,7 +6,7 @@ use thiserror::Error;
 use zeroize::Zeroizing;
 
 /// Why a certificate or key cannot be used. The messages never contain parts of the certificate or key.
-#[derive(Debug, Error, PartialEq, Eq)]
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CredentialError {
     /// The PEM text has no `CERTIFICATE` block.
@@ -15,6 +15,12 @@ pub enum CredentialError {
     /// A `CERTIFICATE` block of the PEM text cannot be parsed.
     #[error("the certificate cannot be parsed")]
     BadCertificate,
+    /// The PEM text has no `PUBLIC KEY` block.
+    #[error("contains no PEM public key")]
+    NoPublicKey,
+    /// A block of the PEM text is not a public key in PKIX format.
+    #[error("contains something other than public keys in PKIX format")]
+    BadPublicKey,
     /// The PEM text has no block with a private key.
     #[error("contains no PEM private key")]
     NoKey,

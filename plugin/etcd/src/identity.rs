@@ -10,7 +10,7 @@ use rcgen::{
 };
 use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
-use rustls::sign::{CertifiedKey, Signer};
+use rustls::sign::{CertifiedKey, Signer, SigningKey};
 use rustls::{InconsistentKeys, SignatureScheme};
 use time::OffsetDateTime;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
@@ -61,7 +61,7 @@ impl ClientCertificate {
         let issuer = Issuer::from_ca_cert_der(authority, signer).map_err(library_error)?;
 
         let mut parameters = CertificateParams::default();
-        let (from, until) = validity(now).ok_or(CredentialError::Clock)?;
+        let (from, until) = validity(now, ISSUED_VALIDITY).ok_or(CredentialError::Clock)?;
         parameters.not_before = from;
         parameters.not_after = until;
         parameters.distinguished_name = DistinguishedName::new();
@@ -89,18 +89,19 @@ impl ClientCertificate {
     }
 }
 
-fn validity(now: SystemTime) -> Option<(OffsetDateTime, OffsetDateTime)> {
+/// The dates of a certificate that is valid from five minutes before `now` until `after`.
+pub(crate) fn validity(now: SystemTime, after: Duration) -> Option<(OffsetDateTime, OffsetDateTime)> {
     let offset_time = |time: SystemTime| {
         let since_1970 = time.duration_since(SystemTime::UNIX_EPOCH).ok()?;
         OffsetDateTime::from_unix_timestamp(i64::try_from(since_1970.as_secs()).ok()?).ok()
     };
     Some((
         offset_time(now.checked_sub(CLOCK_SKEW)?)?,
-        offset_time(now.checked_add(ISSUED_VALIDITY)?)?,
+        offset_time(now.checked_add(after)?)?,
     ))
 }
 
-fn library_error(error: rcgen::Error) -> CredentialError {
+pub(crate) fn library_error(error: rcgen::Error) -> CredentialError {
     match error {
         rcgen::Error::CouldNotParseCertificate => CredentialError::BadCertificate,
         other => CredentialError::Library(other.to_string()),
@@ -128,6 +129,16 @@ const CA_KEY_ALGORITHMS: [(SignatureScheme, &rcgen::SignatureAlgorithm); 4] = [
     (SignatureScheme::ED25519, &rcgen::PKCS_ED25519),
 ];
 
+/// The algorithm with which a CA's key signs.
+pub(crate) fn signing_algorithm(
+    key: &dyn SigningKey,
+) -> Result<(Box<dyn Signer>, &'static rcgen::SignatureAlgorithm), CredentialError> {
+    CA_KEY_ALGORITHMS
+        .iter()
+        .find_map(|(scheme, algorithm)| Some((key.choose_scheme(&[*scheme])?, *algorithm)))
+        .ok_or(CredentialError::UnsupportedKey)
+}
+
 impl CaKey {
     /// Returns the key, and the certificate in `authorities` that belongs to it.
     fn new<'a>(
@@ -136,10 +147,7 @@ impl CaKey {
     ) -> Result<(&'a CertificateDer<'static>, Self), CredentialError> {
         let key = any_supported_type(key).map_err(|_| CredentialError::UnsupportedKey)?;
         let expected = key.public_key().ok_or(CredentialError::UnsupportedKey)?;
-        let (signer, algorithm) = CA_KEY_ALGORITHMS
-            .iter()
-            .find_map(|(scheme, algorithm)| Some((key.choose_scheme(&[*scheme])?, *algorithm)))
-            .ok_or(CredentialError::UnsupportedKey)?;
+        let (signer, algorithm) = signing_algorithm(&*key)?;
         for authority in authorities {
             let (_, parsed) =
                 X509Certificate::from_der(authority).map_err(|_| CredentialError::BadCertificate)?;

@@ -6,6 +6,7 @@
 //!
 //! - [`Endpoint`], [`Dial`]: how to reach a member; [`Tcp`] dials directly
 //! - [`Tls`], [`Trust`], [`ClientCertificate`]: certificates
+//! - [`parse_bundle`], [`generate_like`]: the CAs in Secrets, and new ones
 //! - [`Connection`]: the calls, with their errors [`Error`] and [`HandshakeError`]
 //! - [`SnapshotStream`]: a snapshot of a member's database
 //! - [`survey()`]: queries all members at the same time
@@ -20,6 +21,7 @@ mod credentials;
 mod endpoint;
 mod error;
 mod identity;
+mod key_pair;
 mod response;
 mod rpc;
 mod snapshot;
@@ -32,6 +34,9 @@ pub use credentials::CredentialError;
 pub use endpoint::{BoxedStream, Dial, Dialing, Endpoint, Stream, Tcp};
 pub use error::{Call, ConnectionStep, Error, HandshakeError};
 pub use identity::{ClientCertificate, ISSUED_VALIDITY};
+pub use key_pair::{
+    BundleEntry, EntryKind, GeneratedPair, generate_like, parse_bundle, public_key_of, sha256,
+};
 pub use response::{Alarm, AlarmKind, KeyRevision, KeySpaceHash, Member, Members, Status};
 pub use snapshot::{ReceivedSnapshot, SnapshotChunk, SnapshotStream};
 pub use survey::{Report, survey};

@@ -10,6 +10,7 @@
 mod action;
 mod api_error;
 pub mod bootstrap_token;
+pub mod ca_rotation;
 #[cfg(any(test, feature = "testing"))]
 pub mod canned;
 pub mod clock;

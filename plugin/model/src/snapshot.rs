@@ -7,9 +7,11 @@
 //! - [`workers`]: what creates the Machines of workers, and their Nodes
 //! - [`etcd`]: the status of each etcd member, and which report counts if members contradict each other
 //! - [`drain`]: the pods of the nodes, and the objects that decide how the nodes are drained
+//! - [`ca_rotation`]: how far the rotation of a CA is
 //! - [`certificates`]: when each certificate of the control plane expires, and who renews it
 //! - [`change`]: a snapshot for a change, with the JSON of the object to change
 
+pub mod ca_rotation;
 pub mod certificates;
 pub mod change;
 pub mod drain;

@@ -1,5 +1,6 @@
 //! The decisions of the commands that write: one for each command.
 
+pub mod ca_rotation;
 pub mod etcd;
 pub mod machine;
 pub mod node;

@@ -1,11 +1,12 @@
 //! `kubectl kcp certificates`: when the certificates of control planes expire, and who or what renews them.
 
 mod document;
+pub mod rotate;
 mod screen;
 
 use std::time::{Duration, Instant};
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use futures_util::stream::{self, StreamExt as _};
 use jiff::Timestamp;
 use kcp_api::kind::KUBEADM_CONTROL_PLANE;
@@ -17,6 +18,7 @@ use kcp_control_plane::{
     certificates::{Certificates, Urgency},
     snapshot::Snapshot,
 };
+use rotate::RotateArguments;
 use serde::Serialize;
 
 use crate::{
@@ -35,6 +37,7 @@ const MAX_CONCURRENT_READS: usize = 4;
 /// Show when the certificates of control planes expire, and who or what renews them.
 #[derive(Debug, Args)]
 #[command(
+    args_conflicts_with_subcommands = true,
     after_help = "The command neither decodes nor prints private keys. It adds (soon) to a certificate that expires \
         within 30 days, and to a CA that expires within 180 days. A short-lived certificate gets (soon) in the last \
         third of its lifetime. The exit code is 1 if a certificate has expired or is missing.
@@ -45,6 +48,10 @@ Examples:
   kubectl kcp certificates -A -o json"
 )]
 pub struct CertificatesArguments {
+    /// A subcommand; without one, the command lists the certificates
+    #[command(subcommand)]
+    pub command: Option<CertificatesCommand>,
+
     /// Control plane to show, as NAME, kcp/NAME or cluster/NAME [default: all in the namespace]
     #[arg(value_parser = parse_control_plane, conflicts_with = "all_namespaces")]
     pub name: Option<ControlPlaneName>,
@@ -66,6 +73,12 @@ pub struct CertificatesArguments {
     pub timeout: Duration,
 }
 
+#[derive(Debug, Subcommand)]
+pub enum CertificatesCommand {
+    /// Replace CAs and the keys of service accounts in three phases, each with a rollout
+    Rotate(RotateArguments),
+}
+
 /// The certificates of one or several control planes, as they were read.
 pub(super) struct CertificatesReport {
     control_planes: Vec<Certificates>,
@@ -77,6 +90,9 @@ pub(super) struct CertificatesReport {
 
 /// Runs `certificates`.
 pub async fn run(arguments: CertificatesArguments, session: &Session) -> anyhow::Result<Verdict> {
+    if let Some(CertificatesCommand::Rotate(arguments)) = &arguments.command {
+        return Box::pin(rotate::run(arguments, session)).await;
+    }
     let end = Instant::now() + arguments.timeout;
     let connection = session.connect_within(arguments.timeout).await?;
     let control_planes = Box::pin(read(&connection, &arguments, end)).await?;

@@ -37,6 +37,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("node join-script", &["script", "cloud-init", "ignition"]),
     ("node remove a", &[]),
     ("certificates", &[]),
+    ("certificates rotate edge --ca etcd", &[]),
     ("audit edge", &[]),
     ("validate edge", &[]),
     ("bundle edge --output-file f", &[]),

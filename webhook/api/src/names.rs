@@ -145,6 +145,8 @@ pub mod annotation {
     pub const ETCD_SNAPSHOT: &str = "kubectl-kcp.dev/etcd-snapshot";
     /// On a control plane: how long the nodes of its Machines may take to join, such as `30m`.
     pub const JOIN_LIMIT: &str = "kubectl-kcp.dev/join-limit";
+    /// On a Secret with a CA: the last phase that `kubectl kcp certificates rotate` has written, as JSON.
+    pub const CA_ROTATION: &str = "kubectl-kcp.dev/ca-rotation";
     /// On a control plane or Machine: when `kubectl kcp reconcile` last asked its controller to reconcile it.
     pub const RECONCILE_REQUESTED: &str = "kubectl-kcp.dev/reconcile-requested-at";
     /// On a Machine: the time of an announced replacement that another command has withdrawn.

@@ -89,6 +89,7 @@ pub(crate) fn healthy() -> Facts {
         name: name.to_owned(),
         holder: Some(name.to_owned()),
         renewed: Some(now()),
+        acquired: None,
         duration_seconds: Some(40),
     };
     let pods = control_plane.iter().flat_map(|node| {

@@ -419,6 +419,7 @@ pub(super) mod test_cases {
             name: "kubeadm-control-plane-manager-leader-election-capi".to_owned(),
             holder: Some("capi-kubeadm-control-plane-controller-manager-7d_1".to_owned()),
             renewed: Some(minutes_ago(minutes)),
+            acquired: None,
             duration_seconds: Some(60),
         }
     }

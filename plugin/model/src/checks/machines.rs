@@ -439,6 +439,7 @@ pub(super) mod test_cases {
             name: "capi".to_owned(),
             holder: Some("manager-1".to_owned()),
             renewed: Some(minutes_ago(minutes)),
+            acquired: None,
             duration_seconds: Some(15),
         }))
     }

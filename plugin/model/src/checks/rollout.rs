@@ -437,6 +437,7 @@ pub(super) mod test_cases {
                 name: "kcp".to_owned(),
                 holder: Some("manager-1".to_owned()),
                 renewed: Some(minutes_ago(4)),
+                acquired: None,
                 duration_seconds: Some(60),
             }));
         }),
@@ -449,6 +450,7 @@ pub(super) mod test_cases {
                     name: "kcp".to_owned(),
                     holder: Some("manager-1".to_owned()),
                     renewed: Some(minutes_ago(3)),
+                    acquired: None,
                     duration_seconds: Some(60),
                 }));
             },

@@ -304,6 +304,7 @@ fn workloads() -> impl Strategy<Value = Workload> {
         holder: Some(name.clone()),
         name,
         renewed,
+        acquired: None,
         duration_seconds,
     });
     let parts = (

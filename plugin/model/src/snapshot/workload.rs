@@ -151,6 +151,8 @@ pub struct ControllerLease {
     /// [`names::lease::CONTROL_PLANE`](kcp_api::names::lease::CONTROL_PLANE).
     pub name: String,
     pub holder: Option<String>,
+    /// When the holder began to lead. A controller that restarts has another identity, so this is after its start.
+    pub acquired: Option<Timestamp>,
     pub renewed: Option<Timestamp>,
     pub duration_seconds: Option<i64>,
 }

@@ -130,6 +130,7 @@ fn workload() -> Workload {
         name: name.to_owned(),
         holder: Some("node-m1_1".to_owned()),
         renewed: Some(now()),
+        acquired: None,
         duration_seconds: Some(15),
     };
     Workload {

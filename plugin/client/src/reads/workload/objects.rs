@@ -217,6 +217,7 @@ pub fn lease(lease: Lease) -> ControllerLease {
         name: lease.metadata.name.unwrap_or_default(),
         holder: spec.holder_identity.filter(|holder| !holder.is_empty()),
         renewed: spec.renew_time.map(|time| -> Timestamp { time.0 }),
+        acquired: spec.acquire_time.map(|time| -> Timestamp { time.0 }),
         duration_seconds: spec.lease_duration_seconds.map(i64::from),
     }
 }
@@ -464,6 +465,7 @@ mod tests {
                 name: "kube-scheduler".to_owned(),
                 holder: Some("n1_1".to_owned()),
                 renewed: Some("2026-08-21T10:00:00Z".parse().expect("a time")),
+                acquired: None,
                 duration_seconds: Some(15),
             }
         );

@@ -18,6 +18,7 @@ fn node() -> NodeFacts {
             name: "n1".to_owned(),
             holder: Some("n1".to_owned()),
             renewed: Some(now()),
+            acquired: None,
             duration_seconds: Some(40),
         })),
     }
@@ -88,6 +89,7 @@ fn each_fault_of_a_node_is_found() {
         name: "n1".to_owned(),
         holder: None,
         renewed: Some(minutes_ago(2)),
+        acquired: None,
         duration_seconds: None,
     };
     for (node, expected) in [

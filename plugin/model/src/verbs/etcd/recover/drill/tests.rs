@@ -19,6 +19,7 @@ fn lease(minutes: i64) -> Reading<Option<ControllerLease>> {
         name: "lease".to_owned(),
         holder: Some("pod-1".to_owned()),
         renewed: Some(minutes_ago(minutes)),
+        acquired: None,
         duration_seconds: Some(15),
     }))
 }

@@ -6,6 +6,7 @@
 mod acknowledged_writes;
 mod audit;
 mod boundary;
+mod ca_rotation;
 mod changes;
 mod checks;
 mod class_clusters;

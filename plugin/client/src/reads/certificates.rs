@@ -9,8 +9,9 @@ use kcp_api::{
 use kcp_control_plane::{
     certificates::{Certificate, Certificates, Purpose, Validity, secret_purposes},
     checks::certificates::renewal_obstacle,
-    snapshot::Snapshot,
+    snapshot::{Snapshot, ca_rotation::RotationRecord},
 };
+use kcp_etcd::sha256;
 use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use serde::{Deserialize, de::IgnoredAny};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
@@ -52,6 +53,12 @@ pub async fn read_certificates(reader: &Reader<'_>, observed: &Snapshot, limit: 
         }
         None => Vec::new(),
     };
+    for certificate in &mut certificates {
+        let rotation = certificate.rotation.as_ref();
+        if let Some(progress) = rotation.and_then(|record| record.progress(&observed.machines)) {
+            certificate.renewal = format!("{}; rotation: {progress}", certificate.renewal);
+        }
+    }
     let machines = observed.machines.iter();
     certificates.extend(machines.map(|machine| Certificate::of_machine(control_plane, machine)));
     let unread = observed
@@ -108,19 +115,26 @@ pub(super) async fn read_secret(
         .in_namespace(namespace)
         .with_name(secret);
     let connection = reader.connection;
-    let (metadata, validity, ownership) = if purpose == Purpose::ServiceAccountKeys {
+    let (metadata, validity, ownership, rotation) = if purpose == Purpose::ServiceAccountKeys {
         // A key pair without a certificate does not expire, so only its metadata matters.
         let read = connection.get_metadata::<PartialObjectMetadata>(&resource, namespace, secret);
         let read = connection.run_with_limit(limit, &action, read).await?;
-        (read.metadata, Validity::NoExpiry, None)
+        let rotation = RotationRecord::on(&read.metadata);
+        (read.metadata, Validity::NoExpiry, None, rotation)
     } else {
         let read = connection.get::<CertificateSecret>(&resource, namespace, secret);
         let read = connection.run_with_limit(limit, &action, read).await?;
         let (validity, ownership) = (validity(purpose, &read), read.ownership());
-        (read.metadata, validity, Some(ownership))
+        // Another client may have changed the Secret since the rotation.
+        let content = sha256(read.certificate().unwrap_or_default());
+        let rotation = RotationRecord::on(&read.metadata).filter(|record| record.content == content);
+        (read.metadata, validity, Some(ownership), rotation)
     };
     Ok(SecretCertificate {
-        certificate: Certificate::of_secret(purpose, secret, validity, ownership),
+        certificate: Certificate {
+            rotation,
+            ..Certificate::of_secret(purpose, secret, validity, ownership)
+        },
         has_owner: metadata.owner_references.is_some_and(|owners| !owners.is_empty()),
     })
 }
@@ -277,6 +291,7 @@ fn decode_base64(encoded: &str) -> Option<Vec<u8>> {
 mod tests {
     use std::time::Duration;
 
+    use kcp_api::names::annotation;
     use kcp_control_plane::{
         certificates::{Purpose, Validity},
         snapshot::Failure,
@@ -284,7 +299,7 @@ mod tests {
     };
     use serde_json::{Value, json};
 
-    use super::read_certificates;
+    use super::{read_certificates, sha256};
     use crate::{Connection, ReadLimit, canned::failure, reader::Reader};
 
     /// A CA, valid from 2026-11-22 to 2036-11-19.
@@ -468,5 +483,34 @@ kvAAM7XIWVSiEy7ecvYo0gIhAP8ulBmO0H1twmfHxXIwEy0UFESAXuMl0nW9Ge9C\n\
                 forbidden("c1-kubeconfig"),
             ]
         );
+    }
+
+    #[tokio::test]
+    async fn a_rotation_is_shown_until_another_client_changes_the_secret() {
+        for (content, expected) in [(sha256(CA.as_bytes()), true), ("other".to_owned(), false)] {
+            let record = json!({"phase": "signWithNew", "since": "2026-08-21T12:00:00Z", "content": content});
+            let annotations = json!({annotation::CA_ROTATION: record.to_string()});
+            let connection = Connection::canned(move |_, path| match path {
+                "/apis" => (200, groups()),
+                path => {
+                    let metadata = json!({"name": path, "annotations": annotations});
+                    (
+                        200,
+                        json!({"metadata": metadata, "data": {"tls.crt": base64(CA)}}),
+                    )
+                }
+            });
+            let reader = Reader::discover(&connection).await.expect("served");
+            let limit = ReadLimit::per_read(Duration::from_secs(5));
+            let read = read_certificates(&reader, &plan::observed(), limit).await;
+            let etcd = read
+                .certificates
+                .iter()
+                .find(|found| found.purpose == Purpose::EtcdCa);
+            let renewal = &etcd.expect("etcd").renewal;
+            let shown =
+                renewal.ends_with("; rotation: phase 2 of 3, sign with the new key; 0 of 3 Machines have it");
+            assert_eq!(shown, expected, "{renewal}");
+        }
     }
 }

@@ -62,6 +62,12 @@ pub const CHECKS: &[Check] = &[
         check_etcd_certificates_expiring,
         Responsible::Fault(Actor::Person),
     ),
+    Check::new(
+        "ca-rotation-unfinished",
+        "The rotation of a CA or of the keys of service accounts is not complete.",
+        check_ca_rotation_unfinished,
+        Responsible::Fault(Actor::Person),
+    ),
 ];
 
 /// How many days before its expiry the checks warn about a certificate. kubeadm's certificates are valid for
@@ -107,6 +113,29 @@ pub fn check_machine_certificates_expiring(observed: &Snapshot, now: Timestamp) 
     let findings = observed.machines.iter().filter_map(|machine| {
         let (outcome, message) = outcome_of_expiry(observed, machine.status.certificates_expiry_date?, now)?;
         Some(Finding::new(outcome, machine_object(machine.name()), message).with_hint(renewal_hint(observed)))
+    });
+    Ok(findings.collect())
+}
+
+pub fn check_ca_rotation_unfinished(observed: &Snapshot, _: Timestamp) -> CheckResult {
+    let certificates = require(&observed.certificates, "the certificates in Secrets")?;
+    let rotated = certificates
+        .iter()
+        .filter_map(|certificate| Some((certificate, certificate.rotation.as_ref()?)));
+    let rotated: Vec<_> = rotated.collect();
+    if !rotated.is_empty() {
+        require_machines(observed)?;
+    }
+    let control_plane = &observed.control_plane;
+    let findings = rotated.into_iter().filter_map(|(certificate, record)| {
+        let progress = record.progress(&observed.machines)?;
+        let message = format!("rotation of the {}: {progress}", certificate.purpose.title());
+        Some(Finding::info(&certificate.object, &message).with_hint(format!(
+            "once every Machine has it, continue with certificates rotate --ca {}; see also: kubectl kcp certificates {} -n {}",
+            certificate.purpose.rotated_name()?,
+            control_plane.name(),
+            control_plane.namespace()
+        )))
     });
     Ok(findings.collect())
 }
@@ -318,6 +347,7 @@ pub(super) mod test_cases {
         checks::tests::{Case, unread},
         snapshot::{
             EtcdMembers, Reading, Snapshot,
+            ca_rotation::{RotationPhase, RotationRecord},
             certificates::{Purpose, Renewer, Validity},
         },
         testing::{
@@ -468,6 +498,19 @@ pub(super) mod test_cases {
         ),
         ("endpoint-certificate-expiring", "does_not_come", |o| {
             o.endpoint_certificate = Reading::Failed(failure("https://10.0.0.1:6443", "no TLS"));
+        }),
+        ("ca-rotation-unfinished", "two_phases_and_a_complete_one", |o| {
+            let record = |phase, minutes| {
+                Some(RotationRecord {
+                    phase,
+                    since: minutes_ago(minutes),
+                    content: String::new(),
+                })
+            };
+            o.machine(1).metadata.creation_timestamp = Some(Time(minutes_ago(5)));
+            o.certificate(Purpose::EtcdCa).rotation = record(RotationPhase::SignWithNew, 10);
+            o.certificate(Purpose::FrontProxyCa).rotation = record(RotationPhase::TrustOnlyNew, 10);
+            o.certificate(Purpose::ClusterCa).rotation = record(RotationPhase::TrustOnlyNew, 60 * 24 * 30);
         }),
         ("etcd-certificates-expiring", "expired", |o| {
             o.answer(2).certificate_expires_at = Some(in_days(-1));

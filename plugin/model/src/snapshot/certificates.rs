@@ -8,7 +8,7 @@ use kcp_api::{
 };
 use serde::Serialize;
 
-use crate::snapshot::Failure;
+use crate::snapshot::{Failure, ca_rotation::RotationRecord};
 
 const DAY_SECONDS: u64 = 24 * 60 * 60;
 
@@ -90,6 +90,8 @@ pub struct Certificate {
     /// Whether the Secret lacks the ownerReference that Cluster API sets. Without this ownerReference,
     /// deleting the Cluster does not delete the Secret.
     pub lacks_owner: bool,
+    /// The last phase of a rotation that `certificates rotate` has written to the Secret. `None` if there is none.
+    pub rotation: Option<RotationRecord>,
 }
 
 /// How urgently a person has to renew a certificate, least urgent first.
@@ -145,6 +147,16 @@ impl Purpose {
         }
     }
 
+    /// How `certificates rotate --ca` names the CA or the keys. `None` if the command does not rotate them.
+    pub const fn rotated_name(self) -> Option<&'static str> {
+        match self {
+            Self::EtcdCa => Some("etcd"),
+            Self::FrontProxyCa => Some("front-proxy"),
+            Self::ServiceAccountKeys => Some("service-account"),
+            Self::ClusterCa | Self::AdminKubeconfig | Self::EtcdClient | Self::Machine => None,
+        }
+    }
+
     const fn warning_days(self) -> u64 {
         match self {
             Self::ClusterCa | Self::EtcdCa | Self::FrontProxyCa => CA_WARNING_DAYS,
@@ -196,6 +208,7 @@ impl Certificate {
             renewer,
             renewal,
             lacks_owner: ownership == Some(SecretOwnership::Missing),
+            rotation: None,
         }
     }
 
@@ -239,6 +252,7 @@ impl Certificate {
             renewer: Renewer::Rollout,
             renewal,
             lacks_owner: false,
+            rotation: None,
         }
     }
 

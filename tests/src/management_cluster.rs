@@ -133,6 +133,11 @@ impl ManagementCluster {
         lived
     }
 
+    /// Restarts the controllers of a namespace of [`Self::with_controllers`].
+    pub async fn restart_controllers(&self, namespace: &str) -> Result<()> {
+        self.controllers.reconnect(namespace).await
+    }
+
     /// Starts Cluster API's controllers for all namespaces, as in a user's cluster. Cannot be combined with
     /// [`Self::with_controllers`].
     pub async fn start_controllers(&self) -> Result<()> {

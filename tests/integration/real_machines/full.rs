@@ -4,6 +4,7 @@
 #![expect(clippy::print_stderr, reason = "the figures of a run belong in its output")]
 
 mod anchor;
+mod ca_rotation;
 mod client_certificate;
 mod cluster_api;
 mod discovery;

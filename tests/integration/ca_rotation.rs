@@ -141,15 +141,17 @@ impl Subject<'_> {
     async fn is_recorded(&self, title: &str) -> Result<()> {
         let events = ["get", "events.events.k8s.io", "-n", NAMESPACE, "-o", "json"];
         let events: Value = serde_json::from_str(&self.management.kubectl().succeed(events).await?.stdout)?;
-        let note = json!(format!(
-            "CA rotation continued by {OPERATOR} with the front-proxy CA: {title}, the service account keys: {title}"
-        ));
         let items = events
             .get("items")
             .and_then(Value::as_array)
             .context("no items")?;
-        let recorded = items.iter().any(|event| event.get("note") == Some(&note));
-        ensure!(recorded, "no Event has the note {note}");
+        for secret in ["front-proxy CA", "service account keys"] {
+            let note = json!(format!(
+                "CA rotation continued by {OPERATOR} with the {secret}: {title}"
+            ));
+            let recorded = items.iter().any(|event| event.get("note") == Some(&note));
+            ensure!(recorded, "no Event has the note {note}");
+        }
         Ok(())
     }
 

@@ -5,7 +5,7 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
-use kcp_api::{Secret, kind::SECRET, names::annotation};
+use kcp_api::{Machine, Object as _, Secret, kind::SECRET, names::annotation};
 use kcp_control_plane::{
     certificates::Purpose,
     snapshot::ca_rotation::{RotationPhase, RotationRecord},
@@ -70,7 +70,7 @@ impl KeyPairSecret {
         Self { state, secret }
     }
 
-    /// Writes the content of a phase, if the Secret has not changed since it was read.
+    /// Writes the content of a phase, if the Secret has not changed since it was read. `machines` are those of the control plane.
     ///
     /// # Errors
     /// Nothing is stored: the Secret does not have the content of the phase before, a key cannot be generated, or the server
@@ -79,10 +79,11 @@ impl KeyPairSecret {
         &self,
         connection: &Connection,
         phase: RotationPhase,
+        machines: &[Machine],
         field_manager: &str,
         dry_run: bool,
     ) -> Result<Written, RotationError> {
-        let patch = self.patch(phase, connection.now())?;
+        let patch = self.patch(phase, machines, connection.now())?;
         let resource = SECRET.api_resource("v1");
         let request = PatchRequest {
             resource: &resource,
@@ -100,7 +101,12 @@ impl KeyPairSecret {
     }
 
     /// The merge patch that gives the Secret the content of a phase. Other keys of the Secret stay.
-    fn patch(&self, phase: RotationPhase, now: Timestamp) -> Result<Value, RotationError> {
+    fn patch(
+        &self,
+        phase: RotationPhase,
+        machines: &[Machine],
+        now: Timestamp,
+    ) -> Result<Value, RotationError> {
         let other_phase = || RotationError::OtherPhase {
             secret: self.state.name.clone(),
         };
@@ -135,6 +141,7 @@ impl KeyPairSecret {
             phase,
             since: Timestamp::from_second(now.as_second()).unwrap_or(now),
             content: sha256(certificates.as_bytes()),
+            older: machines.iter().map(|machine| machine.name().to_owned()).collect(),
         };
         let record = serde_json::to_string(&record).unwrap_or_default();
         data.insert(CERTIFICATES.to_owned(), encoded(certificates.as_bytes()));
@@ -255,7 +262,9 @@ mod tests {
                 RotationPhase::SignWithNew,
                 RotationPhase::TrustOnlyNew,
             ] {
-                let patch = secret(purpose, &object).patch(phase, now()).expect("a patch");
+                let patch = secret(purpose, &object)
+                    .patch(phase, &[], now())
+                    .expect("a patch");
                 assert_eq!(patch.pointer("/metadata/uid"), Some(&json!("u")));
                 assert_eq!(patch.pointer("/metadata/resourceVersion"), Some(&json!("7")));
                 merge_patch::apply(&mut object, &patch);
@@ -285,7 +294,7 @@ mod tests {
             }
             assert_ne!(old, new);
             assert_eq!(text(&object, NEXT_KEY), "");
-            let again = secret(purpose, &object).patch(RotationPhase::SignWithNew, now());
+            let again = secret(purpose, &object).patch(RotationPhase::SignWithNew, &[], now());
             assert!(matches!(again, Err(RotationError::OtherPhase { .. })));
         }
     }
@@ -333,7 +342,7 @@ mod tests {
                 }
             });
             let secret = secret(Purpose::EtcdCa, &object(Purpose::EtcdCa));
-            let written = secret.write(&connection, RotationPhase::TrustBoth, "kubectl-kcp", false);
+            let written = secret.write(&connection, RotationPhase::TrustBoth, &[], "kubectl-kcp", false);
             let written = written.await.expect("an answer");
             assert_eq!(matches!(written, Written::Stored), expected);
             assert_eq!(

@@ -505,6 +505,7 @@ pub(super) mod test_cases {
                     phase,
                     since: minutes_ago(minutes),
                     content: String::new(),
+                    older: Vec::new(),
                 })
             };
             o.machine(1).metadata.creation_timestamp = Some(Time(minutes_ago(5)));

@@ -59,6 +59,9 @@ pub struct RotationRecord {
     pub since: Timestamp,
     /// The SHA-256 hash of `tls.crt`, in hexadecimal. If it differs, another client has changed the Secret since.
     pub content: String,
+    /// The names of the Machines that existed when the Secret got its content. `clusterctl move` and backups keep names, but not
+    /// creation times.
+    pub older: Vec<String>,
 }
 
 impl RotationRecord {
@@ -72,9 +75,9 @@ impl RotationRecord {
     /// that was created in the same second counts as older.
     pub fn older_machines<'m>(&self, machines: &'m [Machine]) -> Vec<&'m str> {
         let is_newer = |machine: &&Machine| {
-            machine
-                .creation_timestamp()
-                .is_some_and(|created| created > self.since)
+            let created = machine.creation_timestamp();
+            created.is_some_and(|created| created > self.since)
+                && !self.older.iter().any(|name| name == machine.name())
         };
         let older = machines.iter().filter(|machine| !is_newer(machine));
         older.map(Machine::name).collect()
@@ -113,12 +116,13 @@ mod tests {
             phase: RotationPhase::SignWithNew,
             since: now(),
             content: "ab".to_owned(),
+            older: Vec::new(),
         }
     }
 
     #[test]
     fn a_record_is_read_as_it_was_written() {
-        let value = r#"{"phase":"signWithNew","since":"2026-08-21T12:00:00Z","content":"ab"}"#;
+        let value = r#"{"phase":"signWithNew","since":"2026-08-21T12:00:00Z","content":"ab","older":[]}"#;
         assert_eq!(serde_json::to_string(&record()).expect("JSON"), value);
         let mut secret = ObjectMeta::default();
         assert_eq!(RotationRecord::on(&secret), None);
@@ -174,5 +178,16 @@ mod tests {
         assert_eq!(complete.progress(&machines), None);
         machines[2].metadata.creation_timestamp = None;
         assert_eq!(record().older_machines(&machines), ["m1", "m2", "m3"]);
+    }
+
+    #[test]
+    fn a_machine_that_was_moved_stays_older() {
+        let machines = plan::observed().machines;
+        let moved = RotationRecord {
+            since: now() - jiff::SignedDuration::from_hours(24),
+            older: vec!["m2".to_owned()],
+            ..record()
+        };
+        assert_eq!(moved.older_machines(&machines), ["m2"]);
     }
 }

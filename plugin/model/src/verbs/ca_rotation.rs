@@ -121,10 +121,21 @@ impl RotatedSecret {
                     .to_owned(),
             );
         }
-        let position = match content.entries.as_slice() {
-            [_] => recorded(RotationPhase::TrustOnlyNew).or(Some(Position::NotRotated)),
-            [_, new] if content.next.as_ref() == Some(new) => recorded(RotationPhase::TrustBoth),
-            [_, _] => recorded(RotationPhase::SignWithNew),
+        let begun = self
+            .record
+            .as_ref()
+            .filter(|record| record.phase != RotationPhase::TrustOnlyNew);
+        let position = match (content.entries.as_slice(), begun) {
+            ([_], Some(begun)) => {
+                return Err(format!(
+                    "tls.crt has one entry, but the rotation is in {}: another client has changed the Secret, and Machines may \
+                     trust or sign with another key",
+                    begun.phase.describe()
+                ));
+            }
+            ([_], None) => recorded(RotationPhase::TrustOnlyNew).or(Some(Position::NotRotated)),
+            ([_, new], _) if content.next.as_ref() == Some(new) => recorded(RotationPhase::TrustBoth),
+            ([_, _], _) => recorded(RotationPhase::SignWithNew),
             _ => None,
         };
         position.ok_or_else(|| {
@@ -290,22 +301,27 @@ fn may_drop_old(
     match purpose {
         Purpose::EtcdCa => controller_has_new_certificate(record, lease, options, now),
         Purpose::ServiceAccountKeys => {
-            let since = rolled_out_since(observed).unwrap_or(now);
-            let left = DAY - now.duration_since(since);
-            if options.are_tokens_renewed || !left.is_positive() {
+            if options.are_tokens_renewed {
                 return Ok(());
             }
-            let left = format_duration(left.try_into().unwrap_or_default());
+            let left = DAY - now.duration_since(rolled_out_since(observed).unwrap_or(now));
+            let end = if left.is_positive() {
+                let left = format_duration(left.try_into().unwrap_or_default());
+                format!("is over in {left}")
+            } else {
+                "is over".to_owned()
+            };
             Err(Refusal {
                 remedies: vec![
-                    "create the Secrets of type kubernetes.io/service-account-token and the tokens of kubectl create token \
-                     again; if no token of the old key is in use, add --tokens-renewed"
+                    "wait until the day is over; create the Secrets of type kubernetes.io/service-account-token and the tokens of \
+                     kubectl create token again; restart Pods that read their token only once; then add --tokens-renewed"
                         .to_owned(),
                 ],
                 ..Refusal::new(
                     RefusedBy::Command,
                     vec![format!(
-                        "the kubelets renew the tokens of Pods within a day of the last rollout, which is over in {left}"
+                        "nothing shows that no token of the old key is in use: the kubelets renew the tokens of Pods within a day of \
+                         the last rollout, which {end}, and nothing renews other tokens"
                     )],
                 )
             })
@@ -437,6 +453,16 @@ impl PhaseOfSecret {
     pub fn describe(&self) -> String {
         format!("the {}: {}", self.purpose.title(), self.phase.describe())
     }
+
+    /// The Event that records the changed Secret.
+    pub fn event(&self) -> ChangeEvent {
+        ChangeEvent {
+            reason: "CertificateAuthorityRotated",
+            action: "RotateCertificateAuthority",
+            note_verb: "CA rotation continued",
+            detail: format!("with {}", self.describe()),
+        }
+    }
 }
 
 impl RotationStep {
@@ -459,17 +485,6 @@ impl RotationStep {
         Question {
             goal: format!("{begin}replace all Machines of control plane {control_plane}"),
             details: self.all().map(PhaseOfSecret::describe).collect(),
-        }
-    }
-
-    /// The Event that records the changed Secrets.
-    pub fn event(&self) -> ChangeEvent {
-        let writes: Vec<String> = self.writes.iter().map(PhaseOfSecret::describe).collect();
-        ChangeEvent {
-            reason: "CertificateAuthorityRotated",
-            action: "RotateCertificateAuthority",
-            note_verb: "CA rotation continued",
-            detail: format!("with {}", writes.join(", ")),
         }
     }
 
@@ -497,12 +512,19 @@ impl PhaseOfSecret {
         let controller_namespace = lease::CONTROL_PLANE_NAMESPACE;
         match (self.purpose, self.phase) {
             (Purpose::EtcdCa, RotationPhase::SignWithNew) => Some(format!(
-                "before the next phase, restart the control plane controller, which keeps a client certificate of the old CA for a \
+                "before the next phase, give other clients of etcd, such as backup jobs and Prometheus, certificates of the new CA, and \
+                 restart the control plane controller, which keeps a client certificate of the old CA for a \
                  day: kubectl rollout restart deployment {CONTROLLER} -n {controller_namespace}"
             )),
             (Purpose::ServiceAccountKeys, RotationPhase::SignWithNew) => Some(
                 "before the next phase, create the Secrets of type kubernetes.io/service-account-token and the tokens of kubectl \
-                 create token again, and wait a day, in which the kubelets renew the tokens of Pods"
+                 create token again, wait a day, in which the kubelets renew the tokens of Pods, and restart Pods that read their \
+                 token only once; then add --tokens-renewed"
+                    .to_owned(),
+            ),
+            (Purpose::FrontProxyCa, RotationPhase::TrustBoth) => Some(
+                "before the next phase, add the new CA to the file of each extension API server that has its own \
+                 --requestheader-client-ca-file"
                     .to_owned(),
             ),
             (Purpose::FrontProxyCa, RotationPhase::TrustOnlyNew) => Some(format!(

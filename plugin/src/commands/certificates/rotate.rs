@@ -87,7 +87,7 @@ pub struct RotateArguments {
     #[arg(long)]
     pub controller_restarted: bool,
 
-    /// Begin phase 3 of the keys of service accounts within a day of the rollout of phase 2: no token of the old key is in use
+    /// Begin phase 3 of the keys of service accounts: no token of the old key is in use
     #[arg(long)]
     pub tokens_renewed: bool,
 
@@ -295,12 +295,19 @@ impl Rotation<'_> {
                 "the phase may have begun already; to continue, run the same command again".to_owned(),
             );
         }
+        let mut has_begun = false;
         for phase in &step.writes {
             let secret = secrets
                 .iter()
                 .find(|secret| secret.state.purpose == phase.purpose);
             let Some(secret) = secret else { continue };
-            if !Box::pin(self.write(secret, phase)).await? {
+            let written = Box::pin(self.write(secret, phase, snapshot)).await;
+            if has_begun && !matches!(written, Ok(true)) {
+                terminal.hint(
+                    "some Secrets have changed already; to change the others, run the same command again",
+                );
+            }
+            if !written? {
                 let why = vec![format!(
                     "Secret {} has changed in the meantime: run the command again",
                     phase.secret
@@ -308,9 +315,12 @@ impl Rotation<'_> {
                 let refusal = Refusal::new(RefusedBy::Command, why);
                 return self.stop(snapshot, ChangeOutcome::Refused(refusal)).await;
             }
+            if is_stored {
+                has_begun = true;
+                self.record_event(phase, snapshot).await;
+            }
         }
-        if is_stored && !step.writes.is_empty() {
-            self.record_event(step, snapshot).await;
+        if has_begun {
             tokio::time::sleep(BEFORE_ROLLOUT).await;
         }
         let changed = engine.change_control_plane(&self.verb, ReadScope::All, |snapshot, context| {
@@ -333,13 +343,25 @@ impl Rotation<'_> {
     }
 
     /// Changes one Secret. False if it has changed since it was read.
-    async fn write(&self, secret: &KeyPairSecret, phase: &PhaseOfSecret) -> anyhow::Result<bool> {
+    async fn write(
+        &self,
+        secret: &KeyPairSecret,
+        phase: &PhaseOfSecret,
+        snapshot: &ChangeSnapshot,
+    ) -> anyhow::Result<bool> {
         let engine = &self.engine;
         let mode = engine.arguments.mode();
         if mode != WriteMode::ClientDryRun {
             let is_dry_run = mode == WriteMode::ServerDryRun;
             let manager = &engine.arguments.field_manager;
-            let written = secret.write(engine.reader.connection, phase.phase, manager, is_dry_run);
+            let machines = &snapshot.observed.machines;
+            let written = secret.write(
+                engine.reader.connection,
+                phase.phase,
+                machines,
+                manager,
+                is_dry_run,
+            );
             if !matches!(written.await?, Written::Stored) {
                 return Ok(false);
             }
@@ -353,8 +375,8 @@ impl Rotation<'_> {
         Ok(true)
     }
 
-    /// Records an Event on the control plane. A failure is only a warning, because the Secrets have changed already.
-    async fn record_event(&self, step: &RotationStep, snapshot: &ChangeSnapshot) {
+    /// Records an Event on the control plane. A failure is only a warning, because the Secret has changed already.
+    async fn record_event(&self, phase: &PhaseOfSecret, snapshot: &ChangeSnapshot) {
         let engine = &self.engine;
         let regarding = ObjectReference::new(
             snapshot.control_plane(),
@@ -365,7 +387,7 @@ impl Rotation<'_> {
             connection: engine.reader.connection,
             field_manager: &engine.arguments.field_manager,
         };
-        if let Err(error) = events.write_action(&ActionEvent(step.event()), &regarding).await {
+        if let Err(error) = events.write_action(&ActionEvent(phase.event()), &regarding).await {
             engine.warn(&[format!("could not record an Event on the control plane: {error}")]);
         }
     }
@@ -373,5 +395,25 @@ impl Rotation<'_> {
     async fn stop(&self, snapshot: &ChangeSnapshot, outcome: ChangeOutcome) -> anyhow::Result<Verdict> {
         let changed = Changed::without_write(snapshot, outcome);
         self.engine.report(&self.verb, &changed).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::ValueEnum as _;
+
+    use super::AuthorityName;
+
+    #[test]
+    fn hints_name_a_ca_as_the_flag_does() {
+        for name in AuthorityName::value_variants() {
+            let value = name.to_possible_value().expect("a value");
+            let rotated = name.purpose().rotated_name();
+            if *name == AuthorityName::Kubernetes {
+                assert_eq!(rotated, None);
+            } else {
+                assert_eq!(rotated, Some(value.get_name()));
+            }
+        }
     }
 }

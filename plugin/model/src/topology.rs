@@ -173,16 +173,17 @@ pub struct UpgradeStep {
     pub version: String,
     /// Whether the control plane is upgraded to this version. If not, it has it already.
     pub control_plane: bool,
-    /// Whether the workers are upgraded to this version, after the control plane.
-    pub workers: bool,
+    /// Whether the workers are upgraded to this version, after the control plane. `None` if this is unknown.
+    pub workers: Option<bool>,
 }
 
 impl UpgradeStep {
     pub fn text(&self) -> String {
         let Self { version, .. } = self;
         let what = match (self.control_plane, self.workers) {
-            (true, true) => "control plane, then workers",
-            (true, false) => "control plane",
+            (true, Some(true)) => "control plane, then workers",
+            (true, Some(false)) => "control plane",
+            (true, None) => "control plane; it is unknown whether the workers follow",
             (false, _) => "workers",
         };
         format!("{version} ({what})")
@@ -198,35 +199,42 @@ pub fn upgrade_steps(observed: &Snapshot, versions: &[String]) -> Vec<UpgradeSte
         .filter(|status| !status.worker_upgrades.is_empty() && status.control_plane_upgrades == versions);
     let of_workers = reported.map_or_else(
         || worker_versions(observed, current, versions),
-        |status| status.worker_upgrades.clone(),
+        |status| Some(status.worker_upgrades.clone()),
     );
-    let before = (of_workers.iter().any(|version| version == current)).then(|| UpgradeStep {
+    let includes = |version: &str| {
+        let upgraded = of_workers.as_ref()?;
+        Some(upgraded.iter().any(|upgraded| upgraded == version))
+    };
+    let before = (includes(current) == Some(true)).then(|| UpgradeStep {
         version: current.to_owned(),
         control_plane: false,
-        workers: true,
+        workers: Some(true),
     });
     let steps = versions.iter().map(|version| UpgradeStep {
         version: version.clone(),
         control_plane: true,
-        workers: of_workers.contains(version),
+        workers: includes(version),
     });
     before.into_iter().chain(steps).collect()
 }
 
 /// The versions over which Cluster API upgrades the workers: as few as possible, none more than three minor versions after the one
-/// before. Empty if there are no workers.
-fn worker_versions(observed: &Snapshot, current: &str, versions: &[String]) -> Vec<String> {
+/// before. Empty if there are no workers. `None` if some workers could not be read.
+fn worker_versions(observed: &Snapshot, current: &str, versions: &[String]) -> Option<Vec<String>> {
     let parse = |version: &str| parse_version(version).ok();
-    let Some((last, target)) = versions.last().and_then(|last| Some((last, parse(last)?))) else {
-        return Vec::new();
-    };
-    let workers = observed.workers.iter().flat_map(|workers| &workers.workers);
-    let Some(oldest) = workers.filter_map(|worker| parse(&worker.version)).min() else {
-        return Vec::new();
-    };
-    if oldest == target {
-        return Vec::new();
+    let workers = observed.workers.as_deref()?;
+    if !workers.read_failures.is_empty() {
+        return None;
     }
+    let oldest = workers.workers.iter().filter_map(|worker| parse(&worker.version));
+    let target = versions.last().and_then(|last| Some((last, parse(last)?)));
+    let Some((oldest, (last, target))) = oldest
+        .min()
+        .zip(target)
+        .filter(|(oldest, (_, target))| oldest != target)
+    else {
+        return Some(Vec::new());
+    };
     let known = || std::iter::once(current).chain(versions.iter().map(String::as_str));
     let of_minor =
         |minor: u64| known().rfind(|version| parse(version).is_some_and(|version| version.minor == minor));
@@ -235,7 +243,7 @@ fn worker_versions(observed: &Snapshot, current: &str, versions: &[String]) -> V
         .step_by(MAX_SKIPPED);
     let mut stops: Vec<String> = stops.filter_map(of_minor).map(str::to_owned).collect();
     stops.push(last.clone());
-    stops
+    Some(stops)
 }
 
 #[cfg(test)]
@@ -324,6 +332,21 @@ mod tests {
     }
 
     #[test]
+    fn workers_that_could_not_be_read_are_unknown() {
+        let mut observed = observed();
+        observed.workers = Some(Box::new(Workers {
+            workers: vec![worker("md-0", "v1.34.1")],
+            read_failures: vec!["MachinePools: forbidden".to_owned()],
+        }));
+        let steps = upgrade_steps(&observed, &["v1.36.0".to_owned()]);
+        let texts: Vec<String> = steps.iter().map(super::UpgradeStep::text).collect();
+        assert_eq!(
+            texts,
+            ["v1.36.0 (control plane; it is unknown whether the workers follow)"]
+        );
+    }
+
+    #[test]
     fn the_versions_that_cluster_api_reports_count() {
         let mut observed = observed();
         observed.set_topology("v1.36.0");
@@ -333,7 +356,9 @@ mod tests {
         status.worker_upgrades = versions.to_vec();
         let steps = upgrade_steps(&observed, &versions);
         assert!(
-            steps.iter().all(|step| step.control_plane && step.workers),
+            steps
+                .iter()
+                .all(|step| step.control_plane && step.workers == Some(true)),
             "{steps:?}"
         );
     }

@@ -47,8 +47,8 @@ pub struct PlanDocument {
     quorum_risk: Option<Described<QuorumRisk>>,
     etcd: EtcdSource,
     steps: Vec<StepDocument>,
-    /// The steps of the upgrade that Cluster API's topology controller makes. Absent if the Cluster has no managed topology, or if no
-    /// upgrade is planned.
+    /// The steps of the upgrade that Cluster API's topology controller makes. Absent if the Cluster has no managed topology, if no
+    /// upgrade is planned, or if its versions could not be read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     topology_upgrade: Vec<UpgradeStep>,
     /// How long earlier Machines took to join. Absent if the plan creates no Machine, or if no Machine's time is known.

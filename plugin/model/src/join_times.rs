@@ -55,7 +55,9 @@ impl JoinLimit {
     pub fn of(observed: &Snapshot) -> Self {
         let value = observed.control_plane.annotation(annotation::JOIN_LIMIT);
         let annotated = value.map(parse_duration);
-        if let Some(Ok(limit)) = annotated {
+        if let Some(Ok(limit)) = annotated
+            && !limit.is_zero()
+        {
             return Self {
                 limit,
                 source: format!("annotation {}", annotation::JOIN_LIMIT),
@@ -84,7 +86,7 @@ impl JoinLimit {
                 limit: DEFAULT_JOIN_LIMIT,
                 source: match annotated {
                     Some(_) => format!(
-                        "the default: annotation {} is not a duration",
+                        "the default: annotation {} is not a duration above zero",
                         annotation::JOIN_LIMIT
                     ),
                     None => "the default".to_owned(),
@@ -368,9 +370,14 @@ mod tests {
                 "annotation kubectl-kcp.dev/join-limit",
             ),
             (
+                |observed| annotate(observed, "0s"),
+                10,
+                "the default: annotation kubectl-kcp.dev/join-limit is not a duration above zero",
+            ),
+            (
                 |observed| annotate(observed, "45"),
                 10,
-                "the default: annotation kubectl-kcp.dev/join-limit is not a duration",
+                "the default: annotation kubectl-kcp.dev/join-limit is not a duration above zero",
             ),
         ];
         for (change, minutes, source) in cases {

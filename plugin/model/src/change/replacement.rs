@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::{
     change::decision::{Decision, Refusal, RefusedBy},
-    join_times::JoinLimit,
+    join_times::{DEFAULT_JOIN_LIMIT, JoinLimit},
     problem::Problem,
     snapshot::{EtcdMembers, Snapshot},
     staleness::age,
@@ -145,7 +145,7 @@ fn missing_part(
     };
     let members = observed.members();
     // A member that is still missing after this limit is a separate problem.
-    let limit = JoinLimit::of(observed).limit;
+    let limit = JoinLimit::of(observed).limit.max(DEFAULT_JOIN_LIMIT);
     let is_old = |machine: &Machine| {
         let created = machine.creation_timestamp();
         created.is_some_and(|created| age(created, now) > limit)

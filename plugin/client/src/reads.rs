@@ -1,23 +1,28 @@
 //! Reads the facts on which the commands decide. Each part is read separately. A part that cannot be read is recorded
 //! with its error.
 //!
-//! - [`observe`]: reads one control plane from all sources at the same time
-//! - [`management`]: reads one control plane from the management cluster
-//! - [`list`]: reads all control planes of one or all namespaces from the management cluster
-//! - [`leader_migration`]: reads the controller managers of the workload cluster and their Leases
-//! - [`workload_and_etcd`]: reads the workload cluster ([`workload`]) and, through it, [`etcd`], with credentials
-//!   from Secrets ([`secret`])
-//! - [`audit`]: reads what the audit of a cluster checks
-//! - [`bundle`]: reads the objects of a debug bundle
-//! - [`validation`]: reads the Nodes that are validated
-//! - [`deprecated_apis`]: reads which deprecated APIs clients use
-//! - [`first_machine`]: reads what exists only on the Node of the first Machine
-//! - [`drain`]: reads the objects that decide how nodes are drained
-//! - [`node`]: reads the Nodes of the cluster that the kubeconfig selects; [`node_removal`]: drains and removes them;
-//!   [`node_join`]: reads what a host finds when it joins the control plane
-//! - [`webhook`]: reads the registration of kcp-webhook and its Pods
-//! - [`time_limits`]: divides a command's time among its reads
-//! - [`failure`]: describes errors for a report
+//! One control plane:
+//!
+//! - [`observe`]: from all sources at the same time
+//! - [`management`]: from the management cluster; [`planned`]: its Machines and their infrastructure and bootstrap objects;
+//!   [`template`]: its infrastructure template; [`workers`], [`topology`]: the workers and the class of its Cluster;
+//!   [`certificates`], [`secret`]: its Secrets
+//! - [`workload_and_etcd`]: the workload cluster ([`workload`]) and, through it, [`etcd`], with credentials from Secrets
+//! - [`change`], [`machine`]: what decides whether it, or one of its Machines, may be changed
+//! - [`first_machine`]: what exists only on the Node of the first Machine; [`drain`]: what decides how Nodes are drained
+//! - [`rollout_events`], [`failed_writes`]: the Events about it
+//!
+//! Several control planes, and other things:
+//!
+//! - [`list`]: all control planes of one or all namespaces, from the management cluster
+//! - [`controller_lease`], [`extensions`], [`versions`]: Cluster API's controllers, runtime extensions and programs
+//! - [`deprecated_apis`]: which deprecated APIs clients use; [`leader_migration`]: the controller managers and their Leases
+//! - [`audit`], [`bundle`], [`validation`]: what these commands check or store
+//! - [`node`]: the Nodes of the cluster that the kubeconfig selects; [`node_removal`], [`node_join`]: what decides whether a Node
+//!   leaves or joins; [`cluster_info`], [`api_servers`]: how a host finds the cluster
+//! - [`webhook`], [`anchor`]: how kcp-webhook is registered and installed
+//! - [`names`]: names for the completion of a command line
+//! - [`time_limits`]: divides a command's time among its reads; [`failure`]: describes errors for a report
 
 pub mod anchor;
 pub mod api_servers;

@@ -1,7 +1,7 @@
 //! Checks, plans and change decisions for a `KubeadmControlPlane`. Every function is pure: it uses no client, clock or
 //! terminal; callers pass the time.
 //!
-//! Modules, lowest layer first:
+//! Modules:
 //!
 //! - [`duration`], [`merge_patch`]: durations as text, and JSON merge patches
 //! - [`ownership`]: who owns the fields that a patch writes

@@ -3,7 +3,7 @@
 //! A rule is a pure function over plain data: no client, no clock, no runtime. The webhook server and the plugin
 //! both use this crate, so `kubectl kcp lint` reports what admission would report.
 //!
-//! The modules, lowest layer first:
+//! The modules:
 //!
 //! - [`go_template`]: the syntax of names of Machines
 //! - [`view`], [`feature_gates`], [`trusted_users`], [`context`]: the environment of a change, any part of

@@ -42,7 +42,7 @@ pub struct MemberReading {
 /// Whether a member has the same data as the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
-pub enum KeySpace {
+pub enum Agreement {
     /// Its hash is that of more than half of all voters.
     Equal,
     /// Its hash differs from that of most voters, or from that of another voter while no hash is that of most voters.
@@ -58,7 +58,7 @@ pub enum KeySpace {
 pub struct CheckedMember {
     pub name: String,
     pub role: MemberRole,
-    pub key_space: KeySpace,
+    pub key_space: Agreement,
     /// The hash of the member's keys and values. Absent if it is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hash: Option<u32>,
@@ -211,12 +211,12 @@ impl EtcdCheck {
                         Err(fault) if responded.is_some() => format!("it {fault}: {}", failure.message),
                         _ => failure.message.clone(),
                     };
-                    (KeySpace::Unknown, Some(why))
+                    (Agreement::Unknown, Some(why))
                 }
-                Err(why) => (KeySpace::Unknown, Some(why.clone())),
+                Err(why) => (Agreement::Unknown, Some(why.clone())),
             };
             match (key_space, why) {
-                (KeySpace::Unknown, Some(why)) => {
+                (Agreement::Unknown, Some(why)) => {
                     self.failures
                         .push(format!("the data of etcd member {name} is unknown: {why}"));
                 }
@@ -230,7 +230,7 @@ impl EtcdCheck {
             self.warnings.push(format!(
                 "etcd member {name} is a learner, and etcd lets no learner compute a hash, so the member's data is unknown"
             ));
-            KeySpace::Unknown
+            Agreement::Unknown
         };
         let mut responses = cluster.survey.responses().filter_map(|(_, response)| {
             let status = response.status.as_ref().ok()?;
@@ -335,23 +335,23 @@ impl Hashes {
 
     /// Compares the hash of one voter with the others. The text says what is wrong or unknown, as the end of a sentence. It is
     /// `None` if nothing is, or if no voter can be blamed.
-    fn judge(&self, hash: KeySpaceHash) -> (KeySpace, Option<String>) {
+    fn judge(&self, hash: KeySpaceHash) -> (Agreement, Option<String>) {
         const AGAIN: &str = "run the command again when the compaction has ended";
         match self.majority() {
-            Some(most) if hash == most => (KeySpace::Equal, None),
+            Some(most) if hash == most => (Agreement::Equal, None),
             Some(most) if hash.compacted_revision != most.compacted_revision => {
                 let why = format!(
                     "it has deleted its history up to revision {}, and most members up to revision {}; {AGAIN}",
                     hash.compacted_revision, most.compacted_revision
                 );
-                (KeySpace::Unknown, Some(why))
+                (Agreement::Unknown, Some(why))
             }
             Some(_) => {
                 let why = "differs from that of most members".to_owned();
-                (KeySpace::Differs, Some(why))
+                (Agreement::Differs, Some(why))
             }
             // Only one of the members that have this compacted revision can be right.
-            None if self.contradict(hash) => (KeySpace::Differs, None),
+            None if self.contradict(hash) => (Agreement::Differs, None),
             None => {
                 let comparable = self.comparable(hash).count();
                 let mut why = format!(
@@ -361,7 +361,7 @@ impl Hashes {
                 if comparable < self.known.len() {
                     why = format!("{why}; {AGAIN}");
                 }
-                (KeySpace::Unknown, Some(why))
+                (Agreement::Unknown, Some(why))
             }
         }
     }
@@ -392,7 +392,7 @@ fn unmeasured(name: &str, metrics: &EtcdMetrics) -> Vec<String> {
 mod tests {
     use kcp_etcd::{Alarm, AlarmKind, KeySpaceHash};
 
-    use super::{EtcdCheck, KeySpace, MemberReading, are_comparable, check, common_revision};
+    use super::{Agreement, EtcdCheck, MemberReading, are_comparable, check, common_revision};
     use crate::{
         snapshot::{
             Snapshot,
@@ -428,7 +428,10 @@ mod tests {
     }
 
     /// Of each member, whether its data is that of the others; then the failures and the warnings.
-    fn checked(observed: &Snapshot, readings: &[MemberReading]) -> (Vec<KeySpace>, Vec<String>, Vec<String>) {
+    fn checked(
+        observed: &Snapshot,
+        readings: &[MemberReading],
+    ) -> (Vec<Agreement>, Vec<String>, Vec<String>) {
         let found = found(observed, readings);
         let key_spaces = found.members.iter().map(|member| member.key_space);
         (key_spaces.collect(), found.failures, found.warnings)
@@ -436,8 +439,8 @@ mod tests {
 
     #[test]
     fn a_member_that_differs_is_named() {
-        use KeySpace::{Differs, Equal, Unknown};
-        type Case<'c> = (&'c str, &'c [KeySpaceHash], &'c [KeySpace], &'c [&'c str]);
+        use Agreement::{Differs, Equal, Unknown};
+        type Case<'c> = (&'c str, &'c [KeySpaceHash], &'c [Agreement], &'c [&'c str]);
         let (right, wrong, other) = (hash(1, 90), hash(2, 90), hash(3, 90));
         let cases: &[Case<'_>] = &[
             ("equal", &[right, right, right], &[Equal, Equal, Equal], &[]),
@@ -570,7 +573,10 @@ mod tests {
             [MemberRole::Leader, MemberRole::Voter, MemberRole::Learner]
         );
         let (key_spaces, failures, warnings) = checked(&observed, &read);
-        assert_eq!(key_spaces, [KeySpace::Equal, KeySpace::Equal, KeySpace::Unknown]);
+        assert_eq!(
+            key_spaces,
+            [Agreement::Equal, Agreement::Equal, Agreement::Unknown]
+        );
         assert_eq!(failures, Vec::<String>::new());
         assert_eq!(
             warnings,
@@ -585,7 +591,7 @@ mod tests {
         let (key_spaces, failures, _) = checked(&observed, &read);
         assert_eq!(
             key_spaces,
-            [KeySpace::Differs, KeySpace::Differs, KeySpace::Unknown]
+            [Agreement::Differs, Agreement::Differs, Agreement::Unknown]
         );
         assert_eq!(
             failures,
@@ -609,7 +615,7 @@ mod tests {
         let (key_spaces, failures, _) = checked(&observed, &read);
         assert_eq!(
             key_spaces,
-            [KeySpace::Differs, KeySpace::Unknown, KeySpace::Differs]
+            [Agreement::Differs, Agreement::Unknown, Agreement::Differs]
         );
         assert_eq!(
             failures,
@@ -665,7 +671,7 @@ mod tests {
         let unexpected = "this is not expected, because no Machine is being replaced";
         let newest = observed.status(1).version.clone();
         let (key_spaces, failures, warnings) = checked(&observed, &read);
-        assert_eq!(key_spaces, [KeySpace::Equal; 3]);
+        assert_eq!(key_spaces, [Agreement::Equal; 3]);
         assert_eq!(failures, Vec::<String>::new());
         let expected = [
             "etcd member node-m2 has measured no fsyncs of the write-ahead log, so the speed of its disk is unknown"

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use kcp_control_plane::{
     snapshot::etcd::metrics::EtcdMetrics,
-    verbs::etcd::check::{CheckedMember, EtcdCheck, KeySpace},
+    verbs::etcd::check::{Agreement, CheckedMember, EtcdCheck},
 };
 
 use crate::terminal::{
@@ -65,9 +65,9 @@ pub(super) fn render(found: &EtcdCheck, is_sample: bool, layout: Layout) -> Stri
 
 fn row(member: &CheckedMember) -> [Cell; 13] {
     let (data, style) = match member.key_space {
-        KeySpace::Equal => ("equal", GOOD),
-        KeySpace::Differs => ("differs", BAD),
-        KeySpace::Unknown => ("unknown", WARN),
+        Agreement::Equal => ("equal", GOOD),
+        Agreement::Differs => ("differs", BAD),
+        Agreement::Unknown => ("unknown", WARN),
     };
     let EtcdMetrics {
         since,

@@ -47,6 +47,12 @@ fn upgrade() {
 
 #[test]
 #[ignore = "takes minutes: make test-long"]
+fn cluster_class() {
+    follow("cluster-class");
+}
+
+#[test]
+#[ignore = "takes minutes: make test-long"]
 fn pool_in_ci() {
     follow("pool-in-ci");
 }
@@ -94,7 +100,7 @@ struct Reader {
 impl Reader {
     async fn new(management: &ManagementCluster, namespace: &str) -> Result<Self> {
         let folder = management.run().subfolder(namespace)?;
-        for name in ["manifests", "target"] {
+        for name in ["manifests", "target", "tests"] {
             symlink(products::workspace().join(name), folder.join(name))?;
         }
         let kubeconfig = folder.join("kubeconfig");

@@ -41,6 +41,7 @@ async fn is_changed(management: &ManagementCluster) -> Result<()> {
     let subject = Subject { management, cluster };
     subject.scales().await?;
     subject.pauses().await?;
+    subject.cancels().await?;
     subject.rolls_out().await?;
     subject.upgrades().await?;
     subject.says("status cluster/edge", 0, "Healthy").await?;
@@ -130,6 +131,26 @@ impl Subject<'_> {
             .await?;
         self.has("/spec/paused", &Value::Null).await?;
         self.cluster.has_condition("Paused", "False").await
+    }
+
+    /// A rollout that the topology plans is cancelled at the Cluster.
+    async fn cancels(&self) -> Result<()> {
+        const PLANNED: &str = "2126-01-01T00:00:00Z";
+        let machines = self.cluster.machines().await?;
+        let planned = json!({"controlPlane": {"rollout": {"after": PLANNED}}});
+        self.cluster.patch_topology(&planned).await?;
+        let cancelled = format!("cluster/edge rollout at {PLANNED} cancelled");
+        self.shows("rollout cancel cluster/edge", 0, &[&cancelled])
+            .await?;
+        self.has("/spec/topology/controlPlane/rollout/after", &Value::Null)
+            .await?;
+        let none = "unchanged: no rollout is planned";
+        self.shows("rollout cancel cluster/edge", 0, &[none]).await?;
+        ensure!(
+            self.cluster.machines().await? == machines,
+            "Machines were replaced"
+        );
+        Ok(())
     }
 
     /// The topology sets no time of a rollout, so the control plane's own field does not go back.

@@ -11,8 +11,8 @@ use crate::{error::StorageError, http::StorageConnector};
 /// have the same size, because some servers demand it.
 const PART_BYTES: usize = 8 << 20;
 
-/// How many parts are sent at the same time, while the next one is collected.
-const PARTS_IN_FLIGHT: usize = 2;
+/// How many parts are sent while the next one is collected. With two, a snapshot of 1 GiB takes 67 MiB of memory.
+const PARTS_IN_FLIGHT: usize = 1;
 
 /// How long an abort waits for the parts that are being sent.
 const PARTS_LIMIT: Duration = Duration::from_secs(10);

@@ -150,7 +150,7 @@ async fn measured(run: &Arc<Run>) -> Result<Figures> {
         bytes = ours.bytes;
         turns.push((ours, theirs));
         let theirs = bench.etcdctl_and_curl_ms(&forward, &server).await?;
-        let ours = bench.ours_to_s3(&server).await?;
+        let ours = bench.ours_to_s3(&server, round).await?;
         eprintln!(
             "round {round} to S3: {:.0} ms, {:.1} MiB; etcdctl and curl {theirs:.0} ms",
             ours.wall_ms, ours.peak_mib
@@ -321,14 +321,15 @@ impl Bench<'_> {
         self.measured_to(self.command(file)?, file).await
     }
 
-    async fn ours_to_s3(&self, server: &S3Server) -> Result<Ours> {
-        let place = format!("s3://{}/ours.db", S3Server::BUCKET);
+    async fn ours_to_s3(&self, server: &S3Server, round: usize) -> Result<Ours> {
+        let object = format!("ours-{round}.db");
+        let place = format!("s3://{}/{object}", S3Server::BUCKET);
         let mut command = self.command(Path::new(&place))?;
         for variable in server.environment() {
             let (name, value) = variable.split_once('=').context("no value")?;
             command.env(name, value);
         }
-        self.measured_to(command, &server.object("ours.db")?).await
+        self.measured_to(command, &server.object(&object)?).await
     }
 
     /// Runs a command that creates a file, and removes the file.

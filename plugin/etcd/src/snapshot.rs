@@ -1,12 +1,13 @@
 //! Receives a snapshot of a member's database, and checks its hash.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::time::Duration;
 
 use ring::digest::{Context, SHA256};
 use tonic::Streaming;
 
 use crate::error::{Call, ConnectionStep, Error, with_time_limit};
+use crate::key_pair::hexadecimal;
 use crate::rpc::etcdserverpb as wire;
 use crate::stream::FirstError;
 
@@ -147,10 +148,7 @@ impl ReceivedSnapshot {
         }
         let hash = self.hash.clone().finish();
         if hash.as_ref() == self.last {
-            Ok(self.last.iter().fold(String::new(), |mut text, byte| {
-                let _ = write!(text, "{byte:02x}");
-                text
-            }))
+            Ok(hexadecimal(&self.last))
         } else {
             Err("the snapshot is damaged: its hash does not match its content".to_owned())
         }

@@ -1,8 +1,6 @@
 //! Reads what a host needs to join a cluster: the address and the CA from the ConfigMap `cluster-info`, which kubeadm
 //! publishes in namespace `kube-public`.
 
-use std::fmt::Write as _;
-
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::Uri;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -126,13 +124,7 @@ fn authorities(bundle: &[u8]) -> Result<(String, Vec<String>), String> {
 
 /// The SHA-256 of a public key (`SubjectPublicKeyInfo`, RFC 7469), in kubeadm's format.
 fn public_key_hash(public_key: &[u8]) -> String {
-    let digest = ring::digest::digest(&ring::digest::SHA256, public_key);
-    let mut text = "sha256:".to_owned();
-    for byte in digest.as_ref() {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    format!("sha256:{}", kcp_etcd::sha256(public_key))
 }
 
 #[cfg(test)]

@@ -36,10 +36,11 @@ impl Phase {
                 Self::Deleting
             };
         }
-        let is_young = machine
-            .creation_timestamp()
-            .is_some_and(|created| age(created, now) < JoinLimit::of(observed).limit);
-        if is_young && !has_settled(machine, now) {
+        let is_young = || {
+            let created = machine.creation_timestamp();
+            created.is_some_and(|created| age(created, now) < JoinLimit::of(observed).limit)
+        };
+        if !has_settled(machine, now) && is_young() {
             Self::Starting
         } else {
             Self::Settled

@@ -48,8 +48,9 @@ use tokio::sync::oneshot;
 
 pub use arguments::LintArguments;
 
-use crate::document::Versioned;
-use crate::{configuration, output::print, printer::json, session::Session, verdict::Verdict};
+use crate::{
+    configuration, document::Versioned, output::print, printer::json, session::Session, verdict::Verdict,
+};
 use input::Input;
 use report::{LintReport, ObjectSource};
 

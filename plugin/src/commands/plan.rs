@@ -37,11 +37,10 @@ use kcp_pool::plan::manifest::parse_pool;
 use manifest::ManifestFile;
 use serde::Serialize;
 
-use crate::document::Versioned;
 use crate::{
     change::arguments::FIELD_MANAGER,
     configuration,
-    document::resource_name,
+    document::{Versioned, resource_name},
     file,
     output::{Report, print},
     session::Session,

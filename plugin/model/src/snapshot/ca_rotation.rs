@@ -82,9 +82,7 @@ impl RotationRecord {
         let older = machines.iter().filter(|machine| !is_newer(machine));
         older.map(Machine::name).collect()
     }
-}
 
-impl RotationRecord {
     /// How far the rotation is, such as `phase 2 of 3, sign with the new key; 1 of 3 Machines has it`. `None` if it is complete.
     pub fn progress(&self, machines: &[Machine]) -> Option<String> {
         let older = self.older_machines(machines).len();

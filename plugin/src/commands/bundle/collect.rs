@@ -24,7 +24,6 @@ use kcp_control_plane::{
 use serde::Serialize;
 use tokio::time::timeout;
 
-use crate::document::Versioned;
 use crate::{
     arguments::ControlPlaneName,
     commands::{
@@ -34,6 +33,7 @@ use crate::{
         webhook::WebhookReport,
         why::{WhyReport, document::ExplanationDocument},
     },
+    document::Versioned,
     output::Report,
 };
 

@@ -309,8 +309,8 @@ mod tests {
     };
 
     use super::{Health, MemberListDocument, MembersReport, Snapshot};
-    use crate::document::Versioned;
     use crate::{
+        document::Versioned,
         output::Report as _,
         printer::yaml,
         terminal::{plain, table::Layout},

@@ -6,8 +6,8 @@ use kcp_rules::{
 };
 
 use super::{checked_upgrade::CheckedUpgrade, document::LeaderMigrationCheck, screen::render};
-use crate::document::Versioned;
 use crate::{
+    document::Versioned,
     terminal::{plain, table::Layout},
     testing::{
         assert_every_format,

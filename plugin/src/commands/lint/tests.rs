@@ -19,10 +19,10 @@ use serde_json::{Value, json};
 use crate::commands::lint::{
     Input, LintArguments, LintReport, NAMESPACE, ObjectSource, manifests, subject::Subject,
 };
-use crate::document::Versioned;
 use crate::output::Report as _;
 use crate::testing::{assert_every_format, schema};
 use crate::{
+    document::Versioned,
     printer,
     terminal::{plain, table::Layout},
     verdict::Verdict,

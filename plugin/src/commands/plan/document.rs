@@ -332,9 +332,9 @@ impl StepEtcdVotes {
 #[cfg(test)]
 mod tests {
     use super::PlanDocument;
-    use crate::document::Versioned;
     use crate::{
         commands::plan::screen::tests::{blocked, in_place, no_plan, retry, version_change},
+        document::Versioned,
         testing::{assert_every_format, schema},
     };
     use kcp_control_plane::plan::Plan;

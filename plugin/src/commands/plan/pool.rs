@@ -203,8 +203,8 @@ mod tests {
     use kcp_pool::testing::plans::plans;
 
     use super::{Layout, PoolPlan, screen};
-    use crate::document::Versioned;
     use crate::{
+        document::Versioned,
         terminal::plain,
         testing::{
             assert_every_format,

@@ -26,13 +26,13 @@ use kcp_pool::{
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::document::Versioned;
 use crate::{
     arguments::{parse_cluster_pool, parse_duration, parse_object_name},
     commands::pool::{
         HiveArgument, InstallConfigSource, WaitProgress, claim_failed, claim_ttl, parse_ttl, parse_wait,
         reported, verdict,
     },
+    document::Versioned,
     output::{CommandFormat, OutputArguments, OutputFormat, OutputFormats, Report, print},
     session::Session,
     terminal::table::Layout,

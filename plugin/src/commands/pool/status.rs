@@ -11,10 +11,10 @@ use jiff::Timestamp;
 use kcp_pool::status::{ClusterUse, EntryUse, EntryUseState, PoolSelection, PoolState, pool_states};
 use serde::Serialize;
 
-use crate::document::Versioned;
 use crate::{
     arguments::parse_cluster_pool,
     commands::pool::{HiveArgument, resource_name},
+    document::Versioned,
     output::{OutputArguments, Report, print},
     session::Session,
     terminal::{Size, table::Layout},

@@ -80,9 +80,9 @@ mod tests {
     use kcp_control_plane::testing::objects::{healthy, minutes_ago, now};
 
     use super::RolloutStatus;
-    use crate::document::Versioned;
     use crate::{
         commands::rollout::report::RolloutReport,
+        document::Versioned,
         printer::json,
         testing::{assert_every_format, schema},
     };

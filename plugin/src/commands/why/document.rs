@@ -8,8 +8,7 @@ use kcp_control_plane::{
 use serde::Serialize;
 
 use super::{WhyReport, screen};
-use crate::document::Document;
-use crate::document::ObjectName;
+use crate::document::{Document, ObjectName};
 
 /// Why nothing happens on a control plane.
 #[derive(Debug, Serialize)]

@@ -25,8 +25,8 @@ use super::{
     report::{RecoveryDocument, RecoveryOutcome, RecoveryReport},
     write_script,
 };
-use crate::document::Versioned;
 use crate::{
+    document::Versioned,
     output::Report as _,
     terminal::{plain, table::Layout},
     testing::{assert_every_format, schema},

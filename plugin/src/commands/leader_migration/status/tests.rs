@@ -16,8 +16,8 @@ use kcp_rules::leader_migration::{
 };
 
 use super::{ObservedManagers, Status, Verdict, document::LeaderMigrationStatus};
-use crate::document::Versioned;
 use crate::{
+    document::Versioned,
     output::Report as _,
     terminal::{plain, table::Layout},
     testing::{

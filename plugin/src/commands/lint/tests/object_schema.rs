@@ -5,8 +5,7 @@ use std::fmt::Write as _;
 use serde_json::json;
 
 use super::{Base, V1BETA1, V1BETA2, control_plane, found, lint_update, lint_yaml, plain};
-use crate::document::Versioned;
-use crate::{terminal::table::Layout, verdict::Verdict};
+use crate::{document::Versioned, terminal::table::Layout, verdict::Verdict};
 
 /// A control plane in v1beta2 with fields of v1beta1.
 const HALF_MIGRATED: &str = r"

@@ -11,10 +11,10 @@ use kcp_pool::{
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::document::Document;
 use crate::{
     arguments::format_duration,
     commands::pool::{Name, PoolDocumentName, Reason, not_checked, refusal, resource_name},
+    document::Document,
 };
 
 /// The result of `pool lease`, as `-o json` shows it.
@@ -361,9 +361,9 @@ mod tests {
     use serde_json::json;
 
     use super::PoolLease;
-    use crate::document::Versioned;
     use crate::{
         commands::pool::{lease::PrintedLease, release::PoolRelease},
+        document::Versioned,
         output::Report as _,
         testing::{
             assert_every_format,

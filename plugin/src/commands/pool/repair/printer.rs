@@ -235,8 +235,8 @@ mod tests {
     use kcp_pool::testing::reports::reports;
 
     use super::{Layout, PoolRepair, screen};
-    use crate::document::Versioned;
     use crate::{
+        document::Versioned,
         terminal::plain,
         testing::{
             assert_every_format,

@@ -132,12 +132,12 @@ impl<'h> MachineDocument<'h> {
 #[cfg(test)]
 mod tests {
     use super::RolloutHistory;
-    use crate::document::Versioned;
     use crate::{
         commands::rollout::history::{
             generation::tests::{events_during_rollout, snapshot_during_rollout},
             history,
         },
+        document::Versioned,
         printer::json,
         testing::{assert_every_format, schema},
     };

@@ -78,6 +78,16 @@ test-machines: ## test on real machines (systemd, containerd, kubelet, kubeadm),
 	RUST_TEST_THREADS=2 INSTA_UPDATE=no cargo test --workspace --all-features --locked --tests -- \
 		--ignored $(if $(filter full,$(PART)),--nocapture) real_machines::$(PART)::
 
+# A round takes about four minutes.
+.PHONY: test-recovery
+test-recovery: ROUNDS ?= 10
+test-recovery: ## lose two of three real machines, and recover etcd, ROUNDS times in a row; needs root
+	@tests/real-machines
+	@tests/envtest/machines all > /dev/null
+	@$(call with_assets,all,cargo build --workspace --all-features --locked --bins --tests)
+	RECOVERY_ROUNDS=$(ROUNDS) INSTA_UPDATE=no cargo test --workspace --all-features --locked --tests -- \
+		--ignored --nocapture etcd_is_recovered_from_the_machine_that_is_left
+
 # Each version takes as long as the integration tests of `make test`.
 .PHONY: support-matrix
 support-matrix: ## run the integration tests with other versions of Kubernetes and Cluster API, and print a table; builds them once
@@ -203,7 +213,8 @@ lint-workflows: ## check .github/workflows with actionlint, which this builds on
 book: ## build the book in target/book; needs mdbook
 	mdbook build docs
 
-# Takes hours. The steps: release, images, support-matrix, components-check, lint-workflows, deny, man, book and reproducible.
+# Takes hours. The steps: release, images, support-matrix, test-machines, test-recovery, components-check, lint-workflows, deny, man,
+# book and reproducible.
 .PHONY: nightly
 nightly: ## run what CI does not; prints `not checked: no TOOL` for a step whose tool is absent, and fails if a step fails
 	.ci/nightly

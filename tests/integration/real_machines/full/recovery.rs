@@ -1,10 +1,11 @@
 //! Two of three machines of Cluster API lose their power and their disks. One script on the host that is left, and one command, bring
-//! back three healthy members with every write that the member there had. Both are killed at random moments, and run again.
+//! back three healthy members with every write that the member there had. Both are killed at random moments, and run again. This
+//! happens as often as `RECOVERY_ROUNDS` says, the first time with kills.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use std::{env, fs};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use kcp_tests::cluster::Cluster;
@@ -22,8 +23,7 @@ use crate::real_machines::full::cluster_api::{
 use crate::real_machines::full::{Clock, etcd_on, with_cluster_api};
 use crate::real_machines::scripts::refuses;
 
-/// The prefix of the keys that are written until the loss.
-const PREFIX: &str = "acknowledged/";
+const ROUNDS: &str = "RECOVERY_ROUNDS";
 
 /// A write has no answer after this time: the machine has no power.
 const ANSWER: Duration = Duration::from_secs(5);
@@ -45,6 +45,7 @@ fn etcd_is_recovered_from_the_machine_that_is_left() {
 }
 
 async fn recovers(management: &ManagementCluster) -> Result<()> {
+    let rounds: u32 = env::var(ROUNDS).map_or(Ok(1), |rounds| rounds.parse())?;
     let mut clock = Clock::start();
     let client = management.client();
     let cluster = Cluster::create_on_real_machines(client, NAMESPACE, NAME, 3, VERSION).await?;
@@ -59,38 +60,67 @@ async fn recovers(management: &ManagementCluster) -> Result<()> {
                 .contains("etcd has a quorum: 3 of 3 voting members healthy"),
         "{refused}"
     );
+    for round in 1..=rounds {
+        is_recovered(management, &cluster, round, &mut clock)
+            .await
+            .with_context(|| format!("round {round} of {rounds}"))?;
+    }
+    changes_are_as_planned(management, &cluster, &mut clock).await
+}
 
-    let (survivor, known, others) = two_machines_are_lost(management).await?;
+async fn is_recovered(
+    management: &ManagementCluster,
+    cluster: &Cluster,
+    round: u32,
+    clock: &mut Clock,
+) -> Result<()> {
+    let has_kills = round == 1;
+    let prefix = format!("acknowledged-{round}/");
+    let Loss {
+        survivor,
+        known,
+        lost,
+    } = two_machines_are_lost(management, &prefix).await?;
     clock.lap("two machines have lost their power and their disks");
     let loss = Instant::now();
     status_names_the_command(management).await?;
     clock.lap("status names the command");
 
     let script = script(management, &survivor).await?;
-    the_check_changes_nothing(&survivor, &script, &others).await?;
+    the_check_changes_nothing(&survivor, &script, &lost).await?;
     clock.lap("the script without an argument");
-    survivor.power_off().await?;
-    survivor.power_on().await?;
-    a_member_that_was_started_again_is_checked(&survivor, &others).await?;
-    clock.lap("the script without an argument, after a loss of power");
-    let kills = script_is_killed(&survivor, &others).await?;
-    clock.lap(&format!("the script, killed {kills} times"));
-    let known = without_the_last_write(&survivor, known).await?;
-    the_data_is_kept(&survivor)?;
+    let copies = copies_of_the_data(&survivor)?;
+    let known = if has_kills {
+        survivor.power_off().await?;
+        survivor.power_on().await?;
+        a_member_that_was_started_again_is_checked(&survivor, &lost).await?;
+        clock.lap("the script without an argument, after a loss of power");
+        let kills = script_is_killed(&survivor, &lost).await?;
+        clock.lap(&format!("the script, killed {kills} times"));
+        without_the_last_write(&survivor, &prefix, known).await?
+    } else {
+        let ended = survivor.exec(["bash", SCRIPT, "--lost", &lost]).await?;
+        ensure!(ended.code == 0, "{ended}");
+        clock.lap("the script");
+        known
+    };
+    the_data_is_kept(&survivor, &copies)?;
 
-    let kills = command_is_killed(management).await?;
-    clock.lap(&format!("the command, killed {kills} times"));
+    if has_kills {
+        let kills = command_is_killed(management).await?;
+        clock.lap(&format!("the command, killed {kills} times"));
+    }
     let recovered = kcp(management, &CONTINUE).await?;
     ensure!(
         recovered.code == 0 && recovered.words().contains("every etcd member is healthy"),
         "{recovered}"
     );
-    is_healthy(management, &cluster, 3).await?;
+    is_healthy(management, cluster, 3).await?;
     clock.lap(&format!(
         "three healthy members, {} s after the loss",
         loss.elapsed().as_secs()
     ));
-    has_every_write(&survivor, &known).await?;
+    has_every_write(&survivor, &prefix, &known).await?;
     let manifest = survivor.file("/etc/kubernetes/manifests/etcd.yaml");
     let manifest =
         fs::read_to_string(&manifest).with_context(|| format!("reading {}", manifest.display()))?;
@@ -104,14 +134,19 @@ async fn recovers(management: &ManagementCluster) -> Result<()> {
         ],
     )
     .await?;
-    changes_are_as_planned(management, &cluster, &mut clock).await
+    Ok(())
 }
 
-/// Two machines lose their power and their disks while a client writes through one of them. Returns the machine that is left, and
-/// the keys that its member has, and the names of the lost members as the script wants them.
-async fn two_machines_are_lost(
-    management: &ManagementCluster,
-) -> Result<(Arc<Machine>, BTreeSet<String>, String)> {
+struct Loss {
+    survivor: Arc<Machine>,
+    /// The keys that the member of the survivor has.
+    known: BTreeSet<String>,
+    /// The names of the lost members, as the script wants them.
+    lost: String,
+}
+
+/// Two machines lose their power and their disks while a client writes through one of them.
+async fn two_machines_are_lost(management: &ManagementCluster, prefix: &str) -> Result<Loss> {
     let mut machines = management.machines().fleet()?.machines().await;
     let chosen = usize::try_from(random() % 3)?;
     let survivor = machines.swap_remove(chosen);
@@ -119,10 +154,10 @@ async fn two_machines_are_lost(
         bail!("there are {} other machines", machines.len());
     };
     let through = etcd_on(first).await?;
-    let writer = tokio::spawn(write(through));
+    let writer = tokio::spawn(write(through, prefix.to_owned()));
     let etcd = etcd_on(&survivor).await?;
     wait::until("the writes have begun", || async {
-        let count = etcd.known_keys(PREFIX).await?.len();
+        let count = etcd.known_keys(prefix).await?.len();
         ensure!(count > 100, "{count} writes");
         Ok(())
     })
@@ -134,21 +169,25 @@ async fn two_machines_are_lost(
         }
     }
     let acknowledged = writer.await?;
-    let known: BTreeSet<String> = etcd.known_keys(PREFIX).await?.into_iter().collect();
+    let known: BTreeSet<String> = etcd.known_keys(prefix).await?.into_iter().collect();
     eprintln!(
         "{} acknowledged writes, of which the survivor lacks {}",
         acknowledged.len(),
         acknowledged.difference(&known).count()
     );
     let lost = format!("{},{}", first.name(), second.name());
-    Ok((survivor, known, lost))
+    Ok(Loss {
+        survivor,
+        known,
+        lost,
+    })
 }
 
 /// Writes until a write fails. Returns the keys that etcd has acknowledged.
-async fn write(etcd: EtcdClient) -> BTreeSet<String> {
+async fn write(etcd: EtcdClient, prefix: String) -> BTreeSet<String> {
     let mut acknowledged = BTreeSet::new();
     for number in 0_u64.. {
-        let key = format!("{PREFIX}{number:08}");
+        let key = format!("{prefix}{number:08}");
         match timeout(ANSWER, etcd.put(&key, "")).await {
             Ok(Ok(())) => acknowledged.insert(key),
             _ => break,
@@ -188,6 +227,10 @@ async fn script(management: &ManagementCluster, survivor: &Machine) -> Result<St
         ensure!(refused.code == 1 && refused.stderr.contains(why), "{refused}");
     }
     let file = management.kubectl().scratch_file("recover.sh");
+    // The command replaces no file.
+    if file.exists() {
+        fs::remove_file(&file)?;
+    }
     let path = file.display().to_string();
     let command = [
         "etcd",
@@ -283,18 +326,26 @@ async fn script_is_killed(survivor: &Machine, lost: &str) -> Result<usize> {
     Ok(kills)
 }
 
-/// Succeeds if the host has exactly one complete copy of etcd's data, and nothing else that the script needed.
-fn the_data_is_kept(survivor: &Machine) -> Result<()> {
+/// The folders that the script has copied etcd's data to.
+fn copies_of_the_data(survivor: &Machine) -> Result<BTreeSet<String>> {
     let folder = survivor.file("/var/lib");
     let entries = fs::read_dir(&folder).with_context(|| format!("reading {}", folder.display()))?;
     let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
-    let names: Vec<String> = names.collect::<Result<_>>()?;
-    let copies = names.iter().filter(|name| name.starts_with("etcd-"));
-    let copies: Vec<&String> = copies.collect();
+    let names: BTreeSet<String> = names.collect::<Result<_>>()?;
+    Ok(names
+        .into_iter()
+        .filter(|name| name.starts_with("etcd-"))
+        .collect())
+}
+
+/// Succeeds if the script has made exactly one complete copy of etcd's data, and left nothing else that it needed.
+fn the_data_is_kept(survivor: &Machine, earlier: &BTreeSet<String>) -> Result<()> {
+    let copies = copies_of_the_data(survivor)?;
+    let copies: Vec<&String> = copies.difference(earlier).collect();
     let [copy] = copies.as_slice() else {
         bail!("the copies of etcd's data are {copies:?}");
     };
-    let database = folder.join(copy).join("member/snap/db");
+    let database = survivor.file("/var/lib").join(copy).join("member/snap/db");
     ensure!(database.is_file(), "{} is missing", database.display());
     let state = survivor.file(STATE);
     ensure!(!state.exists(), "{} is left", state.display());
@@ -322,10 +373,14 @@ pub(super) const fn is_killed(ended: &CommandOutput) -> bool {
 
 /// Succeeds if etcd has every write that the surviving member had, but not necessarily the last one: a member that is killed forgets
 /// which of its last writes the others have acknowledged. Returns those that etcd has.
-async fn without_the_last_write(survivor: &Machine, mut known: BTreeSet<String>) -> Result<BTreeSet<String>> {
+async fn without_the_last_write(
+    survivor: &Machine,
+    prefix: &str,
+    mut known: BTreeSet<String>,
+) -> Result<BTreeSet<String>> {
     let last = known.pop_last().context("there is no write")?;
-    has_every_write(survivor, &known).await?;
-    if has_every_write(survivor, &BTreeSet::from([last.clone()]))
+    has_every_write(survivor, prefix, &known).await?;
+    if has_every_write(survivor, prefix, &BTreeSet::from([last.clone()]))
         .await
         .is_ok()
     {
@@ -337,9 +392,9 @@ async fn without_the_last_write(survivor: &Machine, mut known: BTreeSet<String>)
 }
 
 /// Succeeds if etcd has every write that the surviving member had.
-async fn has_every_write(survivor: &Machine, known: &BTreeSet<String>) -> Result<()> {
+async fn has_every_write(survivor: &Machine, prefix: &str, known: &BTreeSet<String>) -> Result<()> {
     let keys = wait::until("etcd lists the keys", || async {
-        etcd_on(survivor).await?.keys(PREFIX).await
+        etcd_on(survivor).await?.keys(prefix).await
     })
     .await?;
     let keys: BTreeSet<String> = keys.into_iter().collect();

@@ -25,7 +25,7 @@ use tokio::process::Command;
 use tokio::runtime::Runtime;
 
 /// The numbers of control planes, and of the rounds of which the median counts.
-const FLEETS: [(usize, usize); 2] = [(1000, 7), (10_000, 3)];
+const FLEETS: [(usize, usize); 2] = [(1000, 15), (10_000, 3)];
 
 /// The control planes of each namespace. `status -A` keeps the objects of one namespace in memory.
 const OF_EACH_NAMESPACE: usize = 100;

@@ -118,8 +118,11 @@ impl Share {
 
     /// Takes `more` if `spare` is free beside it.
     fn grow(&mut self, more: usize, spare: usize) -> Result<(), Exhausted> {
+        if more == 0 {
+            return Ok(());
+        }
         let mut held = self.shares.held();
-        if more > 0 && !self.shares.admits(&held, self.peer, more + spare) {
+        if !self.shares.admits(&held, self.peer, more + spare) {
             return Err(Exhausted);
         }
         self.amount += more;

@@ -134,17 +134,9 @@ impl Engine<'_> {
         scope: ReadScope,
         decide: impl Fn(&ChangeSnapshot, ReviewContext<'_>) -> anyhow::Result<Decision>,
     ) -> anyhow::Result<Changed> {
-        let first = RefCell::new(first);
-        let read = async || {
-            let first = first.take();
-            let snapshot = match first {
-                Some(snapshot) => snapshot,
-                None => Box::pin(self.read(verb.name, scope)).await?,
-            };
-            if verb.waits_for_replacement {
-                Box::pin(self.withdraw_abandoned_replacement(&snapshot, None)).await?;
-            }
-            anyhow::Ok(snapshot)
+        let first = match first {
+            Some(first) => first,
+            None => Box::pin(self.read(verb.name, scope)).await?,
         };
         let decide = |snapshot: &ChangeSnapshot| {
             let view = snapshot.view();
@@ -156,12 +148,21 @@ impl Engine<'_> {
             regarding: self.control_plane_reference(snapshot.control_plane()),
             related: None,
         };
-        let snapshot = read().await?;
         let manager = &self.arguments.field_manager;
-        let is_written_to_cluster = snapshot.observed.has_managed_topology()
-            && is_written_to_cluster(&decide(&snapshot)?, &snapshot.json, manager)?;
-        let cluster = snapshot.control_plane().cluster().map(str::to_owned);
-        first.replace(Some(snapshot));
+        let is_written_to_cluster = first.observed.has_managed_topology()
+            && is_written_to_cluster(&decide(&first)?, &first.json, manager)?;
+        let cluster = first.control_plane().cluster().map(str::to_owned);
+        let mut first = Some(first);
+        let read = async || {
+            let snapshot = match first.take() {
+                Some(first) => first,
+                None => Box::pin(self.read(verb.name, scope)).await?,
+            };
+            if verb.waits_for_replacement {
+                Box::pin(self.withdraw_abandoned_replacement(&snapshot, None)).await?;
+            }
+            anyhow::Ok(snapshot)
+        };
         if let Some(cluster) = cluster.filter(|_| is_written_to_cluster) {
             let changed = self.change_cluster(verb, &cluster, read, decide, references);
             return Box::pin(changed).await;
@@ -182,9 +183,9 @@ impl Engine<'_> {
         &self,
         verb: &Verb<'_>,
         cluster: &str,
-        mut read: impl AsyncFnMut() -> anyhow::Result<ChangeSnapshot>,
-        decide: impl Fn(&ChangeSnapshot) -> anyhow::Result<Decision>,
-        references: impl Fn(&ChangeSnapshot) -> EventReferences,
+        mut read_control_plane: impl AsyncFnMut() -> anyhow::Result<ChangeSnapshot>,
+        decide_control_plane: impl Fn(&ChangeSnapshot) -> anyhow::Result<Decision>,
+        control_plane_references: impl Fn(&ChangeSnapshot) -> EventReferences,
     ) -> anyhow::Result<Changed> {
         let connection = self.reader.connection;
         let resource = &self.reader.cluster_resource;
@@ -193,7 +194,7 @@ impl Engine<'_> {
             let cluster = connection
                 .get_text(resource, &connection.namespace, cluster)
                 .await?;
-            let control_plane = read().await?;
+            let control_plane = read_control_plane().await?;
             anyhow::Ok(ClusterSnapshot {
                 control_plane,
                 cluster,
@@ -204,17 +205,17 @@ impl Engine<'_> {
                 control_plane,
                 cluster,
             } = snapshot;
-            let decision = decide(control_plane)?;
+            let decision = decide_control_plane(control_plane)?;
             let manager = &self.arguments.field_manager;
             Ok(in_cluster(decision, &control_plane.json, cluster, manager)?)
         };
-        let references = |snapshot: &ClusterSnapshot| references(&snapshot.control_plane);
-        let of_cluster = Verb {
+        let references = |snapshot: &ClusterSnapshot| control_plane_references(&snapshot.control_plane);
+        let cluster_verb = Verb {
             name: cluster,
             ..*verb
         };
         let updated = self
-            .apply(&of_cluster, resource, read, decide, references)
+            .apply(&cluster_verb, resource, read, decide, references)
             .await?;
         let control_plane = Some(verb.name.to_owned());
         Ok(Changed::new(&CLUSTER, cluster, control_plane, updated))

@@ -88,6 +88,7 @@ pub(crate) struct ConnectionMetrics {
 }
 
 /// The metrics of one server.
+#[derive(Default)]
 pub(crate) struct Metrics {
     registry: Registry,
     requests: Requests,
@@ -120,35 +121,7 @@ pub(crate) struct Metrics {
 
 impl Metrics {
     pub(crate) fn new() -> Self {
-        let mut metrics = Self {
-            registry: Registry::default(),
-            requests: Requests::new(),
-            decisions: Family::default(),
-            rules: Family::default(),
-            skipped_rules: Family::default(),
-            untrusted_controller_writes: Counter::default(),
-            live_reads: Family::default(),
-            caches_synced: Family::default(),
-            cached_objects: Family::default(),
-            cache_confirmed: Family::default(),
-            registered: Family::default(),
-            disabled_since: Family::default(),
-            canary: Family::default(),
-            watch_restarts: Family::default(),
-            denial_events: Family::default(),
-            unregistered_versions: Family::default(),
-            pool_entries: PoolGauges::default(),
-            etcd_snapshots: SnapshotGauges::default(),
-            connections: ConnectionMetrics::default(),
-            panics: Counter::default(),
-            unverified_reviews: Counter::default(),
-            certificate_reads: Counter::default(),
-            certificate_errors: Counter::default(),
-            certificate_expiry: Gauge::default(),
-            configuration_success: Gauge::default(),
-            configuration_unknown_rules: Gauge::default(),
-            configuration_reads: Family::default(),
-        };
+        let mut metrics = Self::default();
         metrics.register();
         metrics.register_registration();
         metrics.create_series();

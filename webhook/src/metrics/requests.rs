@@ -42,8 +42,8 @@ struct WebhookSeries {
     in_flight: Gauge,
 }
 
-impl Requests {
-    pub(super) fn new() -> Self {
+impl Default for Requests {
+    fn default() -> Self {
         let latency: Family<_, _, fn() -> Histogram> =
             Family::new_with_constructor(|| Histogram::new(LATENCY_BOUNDS));
         let in_flight = Family::default();
@@ -62,7 +62,9 @@ impl Requests {
             in_flight,
         }
     }
+}
 
+impl Requests {
     pub(super) fn register(&self, registry: &mut Registry) {
         registry.register_with_unit(
             "controller_runtime_webhook_latency",

@@ -3,20 +3,23 @@
 //! A command passes through: arguments -> reads -> decision -> report -> exit code. Reading, deciding and printing
 //! never share a function.
 //!
-//! - [`command`]: the command line
-//! - [`arguments`]: arguments that commands share
-//! - [`session`]: the global flags and the terminal, which every command receives
-//! - `signal`: the signals that end a process
-//! - [`file`], [`configuration`]: files that the user names, and the webhook's configuration
-//! - [`fleet`]: reads several control planes, in one or several contexts
-//! - [`change`]: changes a control plane or a Machine
-//! - [`wait`]: waits until a change is complete; [`watch`]: polls for `-w`
-//! - [`commands`]: the commands
+//! Each module uses only modules below it in this list, which a test checks.
+//!
 //! - [`completion`]: completes command lines for kubectl
-//! - [`output`], [`printer`]: output formats, and printing of reports
-//! - [`document`]: shared parts of JSON documents
-//! - [`terminal`]: prints results and errors
+//! - [`command`]: the command line
+//! - [`commands`]: the commands
+//! - [`fleet`]: reads several control planes, in one or several contexts
+//! - [`watch`]: polls for `-w`
+//! - `signal`: the signals that end a process
+//! - [`wait`]: waits until a change is complete
+//! - [`change`]: changes a control plane or a Machine
+//! - [`session`]: the global flags and the terminal, which every command receives
 //! - [`verdict`]: results of commands and their exit codes
+//! - [`document`]: shared parts of JSON documents
+//! - [`configuration`], [`file`]: the webhook's configuration, and files that the user names
+//! - [`output`], [`printer`]: output formats, and printing of reports
+//! - [`terminal`]: prints results and errors
+//! - [`arguments`]: arguments that commands share
 
 #![allow(
     missing_docs,

@@ -1,5 +1,5 @@
-//! Checks which crates each crate links, that no two folders of a crate import each other, and how
-//! variables are named.
+//! Checks which crates each crate links, that no two folders of a crate import each other, that the lists of modules are true, and
+//! how variables are named.
 
 #![allow(
     clippy::expect_used,
@@ -174,14 +174,15 @@ fn named(module: &[String], code: &str) -> BTreeSet<Vec<String>> {
     uses.chain(inline).filter_map(resolve).collect()
 }
 
-/// Pairs of folders or files that import each other, directly or through others, in any folder of a crate.
-fn cycles(crate_folder: &str) -> BTreeSet<String> {
+/// The imports between the modules of each folder. The key is a folder and one of its modules.
+type Imports = BTreeMap<(Vec<String>, String), BTreeSet<String>>;
+
+/// An import anywhere below a module counts as an import of that module.
+fn imports(crate_folder: &str) -> Imports {
     let mut found = Vec::new();
     modules(&workspace().join(crate_folder).join("src"), &[], &mut found);
     let paths: BTreeSet<&Vec<String>> = found.iter().map(|(module, _)| module).collect();
-    // The modules of one parent form a graph. An import anywhere below a module counts as an edge from that
-    // module.
-    let mut edges: BTreeMap<(Vec<String>, String), BTreeSet<String>> = BTreeMap::new();
+    let mut imports = Imports::new();
     for (module, code) in &found {
         for target in named(module, code) {
             let depth = (0..=target.len())
@@ -192,14 +193,20 @@ fn cycles(crate_folder: &str) -> BTreeSet<String> {
             let common = module.iter().zip(target).take_while(|(a, b)| a == b).count();
             if let (Some(from), Some(to)) = (module.get(common), target.get(common)) {
                 let from = (module[..common].to_vec(), from.clone());
-                edges.entry(from).or_default().insert(to.clone());
+                imports.entry(from).or_default().insert(to.clone());
             }
         }
     }
+    imports
+}
+
+/// Pairs of folders or files that import each other, directly or through others, in any folder of a crate.
+fn cycles(crate_folder: &str) -> BTreeSet<String> {
+    let imports = imports(crate_folder);
     let reaches = |parent: &Vec<String>, from: &str, to: &str| {
         let (mut todo, mut seen) = (vec![from.to_owned()], BTreeSet::new());
         while let Some(module) = todo.pop() {
-            for next in edges.get(&(parent.clone(), module)).into_iter().flatten() {
+            for next in imports.get(&(parent.clone(), module)).into_iter().flatten() {
                 if next == to {
                     return true;
                 }
@@ -211,7 +218,7 @@ fn cycles(crate_folder: &str) -> BTreeSet<String> {
         false
     };
     let mut cycles = BTreeSet::new();
-    for ((parent, from), targets) in &edges {
+    for ((parent, from), targets) in &imports {
         for to in targets {
             if reaches(parent, to, from) {
                 let parent = parent.join("/");
@@ -237,6 +244,70 @@ fn no_folders_import_each_other() {
     ];
     let found: BTreeSet<String> = crates.iter().flat_map(|folder| cycles(folder)).collect();
     assert_eq!(found, BTreeSet::new());
+}
+
+/// Crates whose lib.rs lists the modules from the top down: each uses only modules below it in the list.
+const LAYERED: [&str; 6] = [
+    "plugin",
+    "plugin/client",
+    "plugin/model",
+    "plugin/pool",
+    "webhook",
+    "webhook/rules",
+];
+
+/// Other files that list their modules.
+const LISTS: [&str; 2] = ["plugin/client/src/reads.rs", "webhook/api/src/lib.rs"];
+
+/// The modules that a file declares, without those for tests.
+fn declared(text: &str) -> BTreeSet<&str> {
+    let lines = text.lines().zip(text.lines().skip(1));
+    lines
+        .filter(|(before, _)| !before.starts_with("#[cfg("))
+        .filter_map(|(_, line)| line.trim_start_matches("pub ").strip_prefix("mod ")?.strip_suffix(';'))
+        .collect()
+}
+
+/// The modules in the list of a file, in its order.
+fn listed(text: &str) -> Vec<&str> {
+    let declared = declared(text);
+    let lines = text.lines().filter(|line| line.starts_with("//! - ") || line.starts_with("//!   "));
+    let mut listed = Vec::new();
+    for name in lines.flat_map(|line| line.split('`').skip(1).step_by(2)) {
+        if declared.contains(name) && !listed.contains(&name) {
+            listed.push(name);
+        }
+    }
+    listed
+}
+
+#[test]
+fn lists_name_every_module() {
+    let roots = LAYERED.map(|folder| format!("{folder}/src/lib.rs"));
+    let files = roots.iter().map(String::as_str).chain(LISTS);
+    for file in files {
+        let text = fs::read_to_string(workspace().join(file)).expect("a source file");
+        assert_eq!(BTreeSet::from_iter(listed(&text)), declared(&text), "{file}");
+    }
+}
+
+#[test]
+fn modules_use_only_those_below_them() {
+    let mut upward = Vec::new();
+    for folder in LAYERED {
+        let root = workspace().join(folder).join("src/lib.rs");
+        let text = fs::read_to_string(root).expect("a source file");
+        let listed = listed(&text);
+        let place = |module: &str| listed.iter().position(|listed| *listed == module);
+        for ((parent, module), targets) in imports(folder) {
+            let is_above = |target: &&String| place(target) < place(&module) && place(target).is_some();
+            if parent.is_empty() && place(&module).is_some() {
+                let targets = targets.iter().filter(is_above);
+                upward.extend(targets.map(|target| format!("{folder}: {module} uses {target}")));
+            }
+        }
+    }
+    assert_eq!(upward, [""; 0]);
 }
 
 /// Files that read the local clock. Ages and deadlines of objects follow the API server's `Date`, because the local clock may

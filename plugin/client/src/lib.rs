@@ -1,5 +1,29 @@
 //! Reads and writes objects of the management cluster, and reads a workload cluster and its etcd. Writes fail if the
 //! object has changed since it was read. Contains no command line and no terminal.
+//!
+//! Each module uses only modules below it in this list, which a test checks.
+//!
+//! - [`validation`]: runs the Pods of a validation
+//! - [`reads`]: reads the facts on which the commands decide
+//! - [`update`]: reads an object, decides, and writes, again after a conflict
+//! - [`reader`]: reads control planes and their Machines
+//! - [`events`]: Events about changes
+//! - `creation`, `deletion`: create objects that may exist, and delete objects
+//! - `limit`: the time limits of reads
+//! - `flags`: kubectl's connection flags
+//! - `error`: errors of connections and requests, each with a hint
+//! - `connection`: the connection to a cluster
+//! - [`workload`]: the connection to a workload cluster, and through it to etcd
+//! - `request`: reads objects into compact types, and sends merge patches
+//! - `written`: whether a write was stored
+//! - [`kubeconfig`]: kubeconfigs of workload clusters
+//! - [`retry`]: how often and when requests are retried
+//! - [`proxy`]: proxies
+//! - [`clock`]: the clock of the API server
+//! - [`ca_rotation`], [`bootstrap_token`]: the Secrets of CAs, and the tokens with which hosts join
+//! - `api_error`: the client library's errors as ours
+//! - `discovery`: the API versions that a cluster serves
+//! - `action`: a request, for error messages
 
 #![allow(
     missing_docs,

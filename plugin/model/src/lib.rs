@@ -1,32 +1,37 @@
 //! Checks, plans and change decisions for a `KubeadmControlPlane`. Every function is pure: it uses no client, clock or
 //! terminal; callers pass the time.
 //!
-//! Modules:
+//! Each module uses only modules below it in this list, which a test checks.
 //!
-//! - [`duration`], [`merge_patch`]: durations as text, and JSON merge patches
+//! - [`webhook`]: whether the API server calls kcp-webhook, and the patches that disable and enable the webhook
+//! - [`validation`]: the Pods that validate the Nodes of a cluster, and the result of each check
+//! - [`bundle`]: the files of a debug bundle, without secrets
+//! - [`why`]: who acts next on a control plane, since when, and why
+//! - [`verbs`]: one decision for each command that writes
+//! - [`wait`]: whether a change is complete, and what is still missing
+//! - [`rollout_events`]: what Events say about a control plane and its deleted Machines
+//! - [`release_changes`]: the API versions that a Kubernetes version no longer serves
+//! - [`machine_image`]: whether the machines of an upgrade may get an old kubelet
+//! - [`leader_migration`]: which controller manager runs each controller that can migrate, and under which lock
+//! - [`inspection`], [`change`]: the verdict on a control plane, and whether the plugin may write a change
+//! - [`drain`]: the pods that block the drain of a Machine's node, and the pods and data that the drain deletes
+//! - [`audit`]: the checks of `kubectl kcp audit`
+//! - [`checks`]: the checks of `kubectl kcp status`
+//! - [`kubelet_skew`]: which kubelet versions an API server supports
+//! - [`staleness`]: when a blocked change counts as stuck
+//! - [`plan`]: the next steps of Cluster API's controller, and the blockers of the first step
+//! - [`review`]: whether the admission rules permit a change
 //! - [`ownership`]: who owns the fields that a patch writes
+//! - [`merge_patch`]: JSON merge patches
+//! - [`etcd_upgrade`]: whether a change brings etcd 3.6 too early
+//! - [`topology`]: for whom Cluster API's topology controller waits
+//! - [`problem`]: the catalogue of problems, which words each of them
+//! - [`join_times`]: how long Machines took to join
+//! - [`duration`]: durations as text
+//! - [`addon_update`]: whether the controller can update kube-proxy and `CoreDNS`
 //! - [`snapshot`]: the state of the management cluster, the workload cluster and etcd at one time
 //! - [`quorum`]: how many members etcd can lose after a change of its membership
-//! - [`problem`]: the catalogue of problems, which words each of them; [`staleness`]: when a blocked change counts as stuck
-//! - [`addon_update`]: whether the controller can update kube-proxy and `CoreDNS`
-//! - [`etcd_upgrade`]: whether a change brings etcd 3.6 too early
-//! - [`join_times`]: how long Machines took to join
-//! - [`machine_image`]: whether the machines of an upgrade may get an old kubelet
-//! - [`plan`]: the next steps of Cluster API's controller, and the blockers of the first step
-//! - [`audit`]: the checks of `kubectl kcp audit`
-//! - [`drain`]: the pods that block the drain of a Machine's node, and the pods and data that the drain
-//!   deletes
-//! - [`checks`], [`inspection`]: the checks of `kubectl kcp status`, and the verdict on a control plane
-//! - [`why`]: who acts next on a control plane, since when, and why
-//! - [`review`], [`change`]: whether the plugin may write a change: admission rules, preflight
-//! - [`leader_migration`]: which controller manager runs each controller that can migrate, and under which lock
-//! - [`verbs`]: one decision for each command that writes
-//! - [`rollout_events`]: what Events say about a control plane and its deleted Machines
-//! - [`topology`]: for whom Cluster API's topology controller waits
-//! - [`wait`]: whether a change is complete, and what is still missing
-//! - [`bundle`]: the files of a debug bundle, without secrets
-//! - [`validation`]: the Pods that validate the Nodes of a cluster, and the result of each check
-//! - [`webhook`]: whether the API server calls kcp-webhook, and the patches that disable and enable the webhook
+//! - [`controller_release`]: the release of Cluster API's controller, and where its decisions differ from those of other releases
 
 #![allow(
     missing_docs,

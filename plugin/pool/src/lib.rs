@@ -2,20 +2,24 @@
 //! entries. Scripts lease entries, and clusters are created for leases.
 //!
 //! This crate does not parse arguments, print, or set an exit code. A decision returns a value; a wait reports to a
-//! [`acquire::wait::Progress`]. Each folder imports only from the folders above it:
+//! [`acquire::wait::Progress`].
 //!
-//! - [`objects`]: the objects that the API server stores, the records of leases in them, and the patches that change them
-//! - [`install_config`]: the install-config, and a customization's patches on it
-//! - [`lease`]: the model of leases, which a page of the book describes
-//! - [`hive`]: whether Hive manages a pool
-//! - [`store`]: reads and writes on the API server; [`snapshot`]: the objects of one namespace, read at one time
-//! - [`events`]: Events of leases
-//! - [`inventory`]: the limits of a pool, and its stale clusters
-//! - [`creation`]: builds and writes the objects of a cluster
-//! - [`acquire`]: gets a lease or a cluster from a pool; [`release`]: releases them; [`cordon`]: excludes an entry from new
-//!   leases
-//! - [`repair`]: finds problems of a pool, and repairs them
+//! Each module uses only modules below it in this list, which a test checks.
+//!
 //! - [`status`], [`plan`]: the state of a pool, and the effects of a change to its spec
+//! - [`repair`]: finds problems of a pool, and repairs them
+//! - [`release`]: releases leases and clusters; [`cordon`]: excludes an entry from new leases
+//! - [`record_versions`]: the format versions of the lease records in a namespace
+//! - [`acquire`]: gets a lease or a cluster from a pool
+//! - [`creation`]: builds and writes the objects of a cluster
+//! - [`inventory`]: the limits of a pool, and its stale clusters
+//! - [`events`]: Events of leases
+//! - [`snapshot`]: the objects of one namespace, read at one time
+//! - [`store`]: reads and writes on the API server
+//! - [`lease`]: the model of leases, which a page of the book describes
+//! - [`install_config`]: the install-config, and a customization's patches on it
+//! - [`objects`]: the objects that the API server stores, the records of leases in them, and the patches that change them
+//! - [`hive`]: whether Hive manages a pool
 
 #![allow(
     missing_docs,

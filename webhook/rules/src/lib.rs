@@ -3,30 +3,32 @@
 //! A rule is a pure function over plain data: no client, no clock, no runtime. The webhook server and the plugin
 //! both use this crate, so `kubectl kcp lint` reports what admission would report.
 //!
-//! The modules:
+//! Each module uses only modules below it in this list, which a test checks.
 //!
-//! - [`go_template`]: the syntax of names of Machines
-//! - [`view`], [`feature_gates`], [`trusted_users`], [`context`]: the environment of a change, any part of
-//!   which may be unknown: related objects, feature gates, the writer and the time
-//! - [`change`]: the input of a rule: the operation, the new object and the old one
-//! - [`action`], [`fault`], [`cel`], [`rule`]: the definition of a rule, and its result as Kubernetes field errors
-//! - [`configuration`]: the actions that an operator sets for rules, and exemptions
-//! - [`case`]: accepted and rejected examples of each rule
-//! - [`progress`]: changes in progress on a control plane: a rollout, the adoption of Machines, a pause
-//! - [`components`]: the flags, feature gates, admission plugins and APIs that each version of a component knows
-//! - [`leader_migration`]: the controllers of kube-controller-manager that can migrate, and the configuration of KEP-2436
-//! - [`pool_version`]: the hash by which Hive finds stale unclaimed clusters of a pool
-//! - [`topics`]: every rule, by topic; the table of contents
-//! - [`finding`], [`overrides`], [`judge`]: applies all rules to one change
-//! - [`exemption`]: exemptions of writes by user, group and namespace; findings do not deny an exempt write
 //! - [`row`]: applies all rules to one case
-//! - [`admission_policy`]: the rules with CEL as `ValidatingAdmissionPolicy` objects
-//! - [`topology`]: the topology of a Cluster, as a change of its control plane
-//! - [`defaulting`]: default values as minimal JSON patches
 //! - [`registration`]: the webhook configurations, and how to disable and enable them
 //! - [`probe`]: the report of `kcp-webhook probe`
-//! - [`anchor`]: the static Pod beside an API server, which `kcp-webhook anchor` writes
+//! - [`judge`], [`overrides`]: apply all rules, and the overrides of users, to one change
+//! - [`topology`]: the topology of a Cluster, as a change of its control plane
+//! - [`defaulting`]: default values as minimal JSON patches
 //! - [`api_proxy`]: the static Pod in front of all API servers, which kubelets use
+//! - [`anchor`]: the static Pod beside an API server, which `kcp-webhook anchor` writes
+//! - [`admission_policy`]: the rules with CEL as `ValidatingAdmissionPolicy` objects
+//! - [`topics`]: every rule, by topic; the table of contents
+//! - [`pool_version`]: the hash by which Hive finds stale unclaimed clusters of a pool
+//! - [`progress`]: changes in progress on a control plane: a rollout, the adoption of Machines, a pause
+//! - [`go_template`]: the syntax of names of Machines
+//! - [`leader_migration`]: the controllers of kube-controller-manager that can migrate, and the configuration of KEP-2436
+//! - [`components`]: the flags, feature gates, admission plugins and APIs that each version of a component knows
+//! - [`case`]: accepted and rejected examples of each rule
+//! - [`configuration`]: the actions that an operator sets for rules, and exemptions
+//! - [`exemption`]: exemptions of writes by user, group and namespace; findings do not deny an exempt write
+//! - [`finding`], [`rule`]: a violation of a rule, and the definition of a rule
+//! - [`change`]: the input of a rule: the operation, the new object and the old one
+//! - [`fault`]: the result of a rule as Kubernetes field errors
+//! - [`context`], [`view`], [`feature_gates`], [`trusted_users`]: the environment of a change, any part of which may be unknown:
+//!   the writer and the time, related objects, and feature gates
+//! - [`cel`], [`action`]: the rule as CEL, and what to do about a violation
 
 #![allow(
     missing_docs,

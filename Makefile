@@ -97,6 +97,11 @@ support-matrix: ## run the integration tests with other versions of Kubernetes a
 unit: ## run the tests that need neither assets nor network
 	INSTA_UPDATE=no cargo test --workspace --all-features --locked --exclude kcp-tests
 
+.PHONY: generated
+generated: ## write the files that tests compare with the code: snapshots, schemas, reference pages, the fuzz dictionary
+	INSTA_UPDATE=always UPDATE_SCHEMA=1 UPDATE_DOCS=1 cargo test --workspace --all-features --locked --exclude kcp-tests --no-fail-fast
+	UPDATE_CORPUS=1 cargo test --workspace --all-features --locked --exclude kcp-tests --test corpus the_dictionary_has_every_field
+
 .PHONY: monitoring
 monitoring: ## test the alert rules of manifests/monitoring with promtool
 	@tests/monitoring/promtool

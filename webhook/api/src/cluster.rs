@@ -25,7 +25,7 @@ const TOPOLOGY_RECONCILED: &str = "TopologyReconciled";
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(from = "Wire")]
 pub struct Cluster {
-    /// Of `managedFields`, only the managers of `spec.paused`.
+    /// The metadata. Its `managedFields` contain only the managers of `spec.paused`.
     pub metadata: ObjectMeta,
     pub spec: ClusterSpec,
     pub status: ClusterStatus,
@@ -122,7 +122,7 @@ pub struct TopologyControlPlane {
     pub rollout: TopologyRollout,
 }
 
-/// `spec.topology.controlPlane.rollout`, which Cluster API has since 1.13.
+/// `spec.topology.controlPlane.rollout`, in Cluster API 1.13 and later.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct TopologyRollout {
@@ -138,17 +138,17 @@ pub struct ClusterStatus {
     /// API server. Decoding drops conditions without a field here, because a list of all Clusters would keep them in
     /// memory.
     pub remote_connection: Option<Condition>,
-    /// Since when the condition `ControlPlaneInitialized` is True. `None` if it is not True.
+    /// When the condition `ControlPlaneInitialized` became True. `None` if it is not True.
     pub initialized_since: Option<Timestamp>,
-    /// Since when the condition `InfrastructureReady` is True. `None` if it is not True.
+    /// When the condition `InfrastructureReady` became True. `None` if it is not True.
     pub infrastructure_ready_since: Option<Timestamp>,
     /// The condition `TopologyReconciled`, which says whether the objects of the Cluster match its topology. `None` if the
     /// Cluster has no topology.
     pub topology_reconciled: Option<Condition>,
-    /// The versions over which the topology controller still upgrades the control plane. Only Cluster API 1.14 and later reports
-    /// them, in v1beta2.
+    /// The versions through which the topology controller still has to upgrade the control plane. Only Cluster API 1.14 and later
+    /// reports them, in v1beta2.
     pub control_plane_upgrades: Vec<String>,
-    /// Like [`Self::control_plane_upgrades`], for the workers. They may skip versions of the control plane.
+    /// Like [`Self::control_plane_upgrades`], but for the workers, which can skip versions that the control plane does not skip.
     pub worker_upgrades: Vec<String>,
 }
 
@@ -208,8 +208,8 @@ impl Cluster {
         Some((manager, latest.time.as_ref().map(|time| time.0)))
     }
 
-    /// The condition with the error that keeps the topology controller from changing the objects of the Cluster. `None` if
-    /// there is no error. The reasons are those that Cluster API's own summary, the condition `Available`, treats as errors
+    /// The condition that reports why the topology controller cannot change the objects of the Cluster. `None` if it reports no
+    /// error. The error reasons are those that Cluster API's summary, the condition `Available`, treats as errors
     /// (`api/core/v1beta2/cluster_types.go` in Cluster API v1.14).
     pub fn topology_error(&self) -> Option<&Condition> {
         let condition = self.status.topology_reconciled.as_ref()?;
@@ -220,7 +220,8 @@ impl Cluster {
         (condition.is_false() && is_error).then_some(condition)
     }
 
-    /// Whether the topology controller has seen the latest change of the Cluster. True if it does not say so, as in v1beta1.
+    /// Whether the topology controller has seen the latest change of the Cluster. Also true if the condition does not report
+    /// this, as in v1beta1.
     pub fn is_topology_seen(&self) -> bool {
         let condition = self.status.topology_reconciled.as_ref();
         condition

@@ -1,4 +1,4 @@
-//! Decodes the part of a `ClusterClass` that says from which template a control plane is made, and over which versions it is
+//! Decodes the part of a `ClusterClass` that names the template of the control plane, and the versions through which Clusters are
 //! upgraded.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -67,7 +67,7 @@ impl ClusterClass {
             .or(control_plane.r#ref.as_ref())
     }
 
-    /// The versions over which Clusters of the class are upgraded. Cluster API has this field since 1.12.
+    /// The versions through which Clusters of the class are upgraded. Cluster API 1.12 and later have this field.
     pub fn kubernetes_versions(&self) -> &[String] {
         &self.spec.kubernetes_versions
     }

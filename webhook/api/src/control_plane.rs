@@ -124,9 +124,9 @@ impl KubeadmControlPlane {
         observed.is_some_and(|observed| observed >= self.generation())
     }
 
-    /// Whether a reconcile has compared the Machines with the current generation of the spec, so that the status shows
-    /// whether a rollout is in progress. Each reconcile does so just before it sets this condition (Cluster API 1.11 to 1.14,
-    /// `reconcileControlPlaneAndMachinesConditions`), and writes both even if it fails later.
+    /// Whether a reconcile has compared the Machines with the current generation of the spec, so that the status shows whether a
+    /// rollout is in progress. Each reconcile does so just before it sets this condition (Cluster API 1.11 to 1.14,
+    /// `reconcileControlPlaneAndMachinesConditions`). It writes the result and the condition even if it fails later.
     pub fn has_compared_machines(&self) -> bool {
         let condition = self.condition("ControlPlaneComponentsHealthy");
         self.is_observed()
@@ -138,7 +138,8 @@ impl KubeadmControlPlane {
     /// - The API server writes no time into the entry of the subresource `scale` in `managedFields`. The entry remains after
     ///   the controller has processed it, so it only counts while the number of Machines differs from `spec.replicas`.
     /// - The entry of a client that owns no field of the spec says when it wrote an annotation or a label.
-    /// - A change that only removes fields leaves no time, so a status that was written later may say nothing about it.
+    /// - A change that only removes fields leaves no time. A status that is later than the last known time may not include
+    ///   such a change.
     pub fn unprocessed_since(&self) -> Option<Timestamp> {
         let entries = || self.metadata.managed_fields.iter().flatten();
         let latest = |has_kind: fn(&ManagedFieldsEntry) -> bool| {

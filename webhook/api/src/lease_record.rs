@@ -26,8 +26,8 @@ pub const VERSION: &str = "v1";
 /// The maximum length of the user's name in a record, in characters. A longer name is cut.
 const MAX_USER: usize = 200;
 
-/// How long after a lease's deadline other clients free its entry, because the holder's estimate of the server's time may lag
-/// by this much.
+/// Other clients free an entry this long after the deadline of its lease, because the holder's estimate of the server's time may
+/// lag by this much.
 pub const CLOCK_MARGIN: SignedDuration = SignedDuration::from_secs(5);
 
 /// Whether other clients may free an entry whose lease ends at this time. If the current time is unknown, every end counts as
@@ -133,7 +133,7 @@ impl LeaseState {
 }
 
 impl LeaseRecord {
-    /// When the lease ends; `None` if it never ends, as while a cluster uses its entry.
+    /// When the lease ends; `None` if it does not end, for example while a cluster uses its entry.
     pub fn end(&self) -> Option<Timestamp> {
         self.deadline
             .filter(|_| !matches!(self.state, LeaseState::InUse { .. }))

@@ -37,8 +37,9 @@ pub struct MachineHealthCheckSpec {
     /// The condition statuses that make a Machine count as unhealthy. Entries with an invalid timeout are
     /// left out.
     pub unhealthy_conditions: Vec<UnhealthyCondition>,
-    /// `spec.checks.nodeStartupTimeoutSeconds` (`spec.nodeStartupTimeout` in v1beta1): how long a Machine may have no Node
-    /// until it counts as unhealthy. Ten minutes if it is unset, as in Cluster API; `None` if it is zero, which means no limit.
+    /// `spec.checks.nodeStartupTimeoutSeconds` (`spec.nodeStartupTimeout` in v1beta1): a Machine that has no Node after this time
+    /// counts as unhealthy. Ten minutes if the field is unset, as in Cluster API; `None` if the field is zero, which means no
+    /// limit.
     pub node_startup_timeout: Option<Duration>,
     /// `spec.remediation.templateRef`: the external remediation template. `None` if the Machine's owner remediates the Machine.
     pub template_ref: Option<Reference>,

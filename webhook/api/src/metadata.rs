@@ -101,7 +101,7 @@ impl PauseEntry {
 /// The key of the spec in `fieldsV1`.
 const SPEC_FIELDS: &str = "f:spec";
 
-/// An entry of `managedFields`. Of `fieldsV1`, only whether it contains fields of the spec.
+/// An entry of `managedFields`. It keeps of `fieldsV1` only whether the entry owns fields of the spec.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ManagerEntry {

@@ -99,7 +99,7 @@ pub mod annotation {
     pub const NODE_CLUSTER_NAMESPACE: &str = "cluster.x-k8s.io/cluster-namespace";
     /// On a Node of a Machine: the keys of the labels that Cluster API copied from the Machine, separated by commas.
     pub const LABELS_FROM_MACHINE: &str = "cluster.x-k8s.io/labels-from-machine";
-    /// On a Node: the kind that owns its Machine, or `MachinePool`, whose Nodes may have no Machine.
+    /// On a Node: the kind of the object that owns its Machine. A Node without a Machine has the value `MachinePool`.
     pub const NODE_OWNER_KIND: &str = "cluster.x-k8s.io/owner-kind";
 
     /// On an object that was cloned from a template: the template's name.
@@ -109,8 +109,8 @@ pub mod annotation {
 
     /// On a Cluster with a managed topology: the version of the current step of an upgrade across several minor versions.
     pub const TOPOLOGY_UPGRADE_STEP: &str = "topology.internal.cluster.x-k8s.io/upgrade-step";
-    /// The prefix of annotations of a Cluster that keep the upgrade of its managed topology from beginning. Cluster API has them
-    /// since 1.10.
+    /// The prefix of annotations of a Cluster that keep the upgrade of its managed topology from beginning. Cluster API 1.10 and
+    /// later read them.
     pub const BEFORE_UPGRADE_HOOK_PREFIX: &str = "before-upgrade.hook.cluster.cluster.x-k8s.io";
     /// On workers in a topology, with any value: these workers are not upgraded.
     pub const DEFER_UPGRADE: &str = "topology.cluster.x-k8s.io/defer-upgrade";
@@ -151,8 +151,8 @@ pub mod annotation {
     pub const RECONCILE_REQUESTED: &str = "kubectl-kcp.dev/reconcile-requested-at";
     /// On a Machine: the time of an announced replacement that another command has withdrawn.
     pub const REPLACEMENT_WITHDRAWN: &str = "kubectl-kcp.dev/replacement-withdrawn";
-    /// On a pool: the clusters that are being created, because their `ClusterDeployments` might not be in
-    /// lists yet.
+    /// On a pool: the clusters that are being created. The annotation names them, because lists might not contain their
+    /// `ClusterDeployments` yet.
     pub const CLUSTERS_IN_CREATION: &str = "kubectl-kcp.dev/creating";
 }
 

@@ -1,9 +1,10 @@
 //! The fields that rules read. Decoding skips all other fields and never fails on an unknown one. No field is
 //! lost, because all writes are patches.
 //!
-//! The types of the same kinds at the root of this crate serve other readers: they have one shape for all API versions, whereas a
-//! rule names the field that the user wrote. They also decode fields that no rule reads, whereas the webhook leaves a wrong type in
-//! such a field to the schema. These types borrow their text, because a review is decoded while a client waits.
+//! The types of the same kinds at the root of this crate serve other readers. They have one shape for all API versions, whereas a
+//! rule names the field that the user wrote. They also decode fields that no rule reads, and report an error if such a field has
+//! a wrong type, whereas the webhook leaves such an error to the CRD schema. These types borrow their text, because a review is
+//! decoded while a client waits.
 
 pub mod cluster;
 pub mod control_plane;

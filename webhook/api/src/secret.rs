@@ -40,7 +40,7 @@ impl<const N: usize> From<[(&str, &[u8]); N]> for Secret {
     }
 }
 
-/// A Secret without the cluster's private keys, which are not even decoded from base64.
+/// A Secret without `tls.key`, the private key, which is not even decoded from base64.
 #[derive(Default, Deserialize)]
 pub struct CertificateSecret {
     #[serde(default, deserialize_with = "metadata::without_managed_fields")]

@@ -43,7 +43,7 @@ impl SnapshotRecord {
     }
 }
 
-/// Whether a snapshot can have been complete at this time: it is not in the future.
+/// Whether a snapshot can have been complete at this time: it is at most `CLOCK_TOLERANCE` in the future.
 pub fn is_possible(completed: Timestamp, now: Timestamp) -> bool {
     completed.duration_since(now) <= CLOCK_TOLERANCE
 }

@@ -52,7 +52,7 @@ pub fn key_fault(key: &str) -> Option<&'static str> {
     }
 }
 
-/// The keys in Kubernetes' domains that a kubelet may set, beside those in [`KUBELET_DOMAINS`].
+/// The keys in Kubernetes' domains that Kubernetes lets a kubelet set, besides the keys in [`KUBELET_DOMAINS`].
 const KUBELET_KEYS: [&str; 11] = [
     "kubernetes.io/hostname",
     "kubernetes.io/os",
@@ -69,8 +69,8 @@ const KUBELET_KEYS: [&str; 11] = [
 
 const KUBELET_DOMAINS: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
 
-/// Whether Kubernetes lets a kubelet set the label when it registers its Node, as `--node-labels`. From Kubernetes v1.37
-/// (`pkg/kubelet/apis/well_known_labels.go`).
+/// Whether Kubernetes lets a kubelet set the label when it registers its Node (`--node-labels`). The lists are those of
+/// Kubernetes v1.37 (`pkg/kubelet/apis/well_known_labels.go`).
 pub fn may_kubelet_set(key: &str) -> bool {
     let is_in = |domain: &&str| is_in_domain(key, domain);
     !["kubernetes.io", "k8s.io"].iter().any(is_in)
@@ -107,8 +107,8 @@ fn is_name_part(text: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
 }
 
-/// Parses a duration such as `1h30m`, `2.5s` or `300ms`, with the units of Go's `time.ParseDuration`.
-/// As there, only 0 needs no unit.
+/// Parses a duration such as `1h30m`, `2.5s` or `300ms`, with the units of Go's `time.ParseDuration`. As in Go, only `0` needs no
+/// unit.
 pub fn parse_go_duration(text: &str) -> Option<Duration> {
     if text == "0" {
         return Some(Duration::ZERO);

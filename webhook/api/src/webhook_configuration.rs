@@ -63,7 +63,8 @@ pub struct Rule {
     pub api_versions: Vec<String>,
     #[serde(deserialize_with = "null_as_default")]
     pub operations: Vec<String>,
-    /// Plurals. `kind/scale` is a subresource, `kind/*` are all subresources, `*/*` is everything.
+    /// The plural names of resources. `machines/scale` is a subresource, `machines/*` are all subresources, and `*/*` is
+    /// everything.
     #[serde(deserialize_with = "null_as_default")]
     pub resources: Vec<String>,
     /// `Cluster`, `Namespaced` or `*`.

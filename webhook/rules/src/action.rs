@@ -21,7 +21,8 @@ pub enum Action {
 }
 
 impl Action {
-    /// The severest action on a problem that depends on the version. It is a warning for a template, which has no version.
+    /// Returns the severest action for a problem that depends on the version: `Warn` if the spec has no valid version, as in a
+    /// template, otherwise `Deny`.
     pub(crate) fn of_version(spec: &ControlPlaneSpec<'_>) -> Self {
         spec.minor().map_or(Self::Warn, |_| Self::Deny)
     }
@@ -47,8 +48,8 @@ pub enum DowngradeReason {
 }
 
 impl DowngradeReason {
-    /// Whether the user who makes the write may need a permission for it. For an override, the user who sets the
-    /// annotation needs the permission instead.
+    /// Whether the configuration can demand the permission to override from the user who makes the write. For an annotation, it
+    /// demands the permission from the user who sets the annotation instead.
     pub const fn needs_permission(self) -> bool {
         matches!(self, Self::Paused | Self::Moved | Self::Copied)
     }
@@ -58,7 +59,7 @@ impl DowngradeReason {
         match self {
             Self::Unchanged => "the old object has the same problem",
             Self::Copied => {
-                "the object is a copy, as clusterctl move or Hive makes one; the webhook denies the object if its Cluster does \
+                "the object is a copy that clusterctl move or Hive makes; the webhook denies the object if its Cluster does \
                  not exist or is not paused"
             }
             Self::Paused => "the control plane or its Cluster is paused",

@@ -2,8 +2,8 @@
 //! `MutatingAdmissionPolicy` objects. The API server evaluates these policies itself, even if the webhook is unreachable.
 //!
 //! Each policy covers one resource, one shape of its fields and one action. It exempts the same requests as the webhook
-//! configuration, with the same expressions. Existing problems and copied objects cause neither denials nor warnings.
-//! [`left_out`] says what the policies lack: they have no clock, and read no other objects.
+//! configuration, with the same expressions. Existing problems cause neither denials nor warnings, and copied objects cause no
+//! denials. [`left_out`] says what the policies lack: they have no clock, and read no other objects.
 
 pub mod defaults;
 mod target;
@@ -79,8 +79,8 @@ pub fn left_out(configuration: &Configuration) -> Vec<String> {
     ];
     if configuration.authorize_overrides {
         left_out.push(
-            "the user who makes a write needs the verb override, not the user who set the annotation; a policy does not review \
-             who sets it"
+            "the policies require the verb override of the user who makes a write, not of the user who set the annotation, \
+             because a policy does not review who sets it"
                 .to_owned(),
         );
     }
@@ -97,8 +97,9 @@ pub fn left_out(configuration: &Configuration) -> Vec<String> {
     left_out
 }
 
-/// The bindings of a policy. In the namespaces that `warnOnly` selects, denials are warnings. A namespace is not selected if
-/// it misses one of the requirements, so each of them has a binding.
+/// The bindings of a policy that denies or warns. In the namespaces that `warnOnly` selects, a binding warns instead of denying.
+/// A namespace that `warnOnly` does not select misses at least one of its requirements. So for each requirement, one binding
+/// denies in the namespaces that miss this requirement.
 fn bindings(name: &str, validation_action: &str, warn_only: Option<&Selector>) -> Vec<Value> {
     let Some(selector) = warn_only.filter(|_| validation_action == "Deny") else {
         return vec![binding(name, name, validation_action, Vec::new())];
@@ -323,7 +324,7 @@ fn exemption_variable(index: usize) -> String {
     format!("exemption{index}")
 }
 
-/// A CEL condition that is true for the writes that an exemption exempts before its end.
+/// A CEL condition that is true for the writes that an exemption exempts. The condition does not check the end of the exemption.
 fn exemption_expression(exemption: &Exemption) -> String {
     let mut conditions = Vec::new();
     if !exemption.users.is_empty() || !exemption.groups.is_empty() {

@@ -2,8 +2,8 @@
 //! `kubectl kcp generate anchor` prints them for the `files` of a `KubeadmControlPlane`.
 //!
 //! The kubelet runs a static Pod from a file, so that after a power failure the webhook serves before the API server does. A
-//! static Pod can use neither Secrets nor a service account (Kubernetes documentation, "Create static Pods"), so everything
-//! that it needs is in [`FOLDER`].
+//! static Pod can use neither Secrets nor a service account (Kubernetes documentation, "Create static Pods"). So the static Pod
+//! reads files of its host: those in [`FOLDER`], and the CA certificate of the API server.
 
 use serde_json::{Value, json};
 
@@ -22,7 +22,8 @@ pub const STAMP: &str = "written-by-kcp-webhook-anchor";
 /// The content of [`STAMP`].
 pub const STAMP_TEXT: &str = "kcp-webhook anchor writes and removes the files in this folder.\n";
 
-/// The certificate and the private key in one file, so that a power failure cannot leave a key beside a certificate of another one.
+/// The file with the certificate and its private key. If these were two files, a power failure between the two writes could leave
+/// the new certificate beside the old private key.
 pub const KEY_PAIR: &str = "tls.pem";
 pub const CONFIGURATION: &str = "configuration.yaml";
 pub const KUBECONFIG: &str = "kubeconfig";
@@ -31,9 +32,10 @@ pub const TOKEN: &str = "token";
 /// The token before the anchor has requested one. The API server rejects it, and the webhook then reads no objects.
 pub const NO_TOKEN: &str = "none";
 
-/// The folder on the host from which an API server of Kubernetes 1.36 or newer loads webhook configurations at its start (Kubernetes
-/// documentation, "Manifest-Based Admission Control"): [`ADMISSION_CONFIGURATION`], and a folder for each of [`ADMISSION_KINDS`].
-/// The API server does not start if one of them is missing, so the anchor never removes any of these.
+/// The folder on the host from which an API server of Kubernetes 1.36 or newer loads webhook configurations at its start
+/// (Kubernetes documentation, "Manifest-Based Admission Control"). The folder contains [`ADMISSION_CONFIGURATION`] and a folder
+/// for each of [`ADMISSION_KINDS`]. The API server does not start if this file or one of these folders is missing, so the anchor
+/// never removes them.
 pub const ADMISSION_FOLDER: &str = "/etc/kubernetes/kcp-webhook-admission";
 pub const ADMISSION_CONFIGURATION: &str = "admission.yaml";
 
@@ -61,14 +63,16 @@ pub const ANCHOR: &str = "kcp-webhook-anchor";
 /// The name of the static Pod in its manifest. The name of its mirror Pod also has a hyphen and the name of the Node.
 pub const NAME: &str = "kcp-webhook";
 
-/// The label `app.kubernetes.io/name` of the static Pods. Not that of the Deployment, or its Service would send reviews to them.
+/// The value of the label `app.kubernetes.io/name` on the static Pods. It differs from the value on the Pods of the Deployment,
+/// so that the Service of the Deployment sends no reviews to the static Pods.
 pub const STATIC_POD: &str = "kcp-webhook-static";
 
 /// The annotation of an anchor's Pod: the port of the static Pod, and the serial number of the certificate with which it has
 /// passed its self-test, separated by a space.
 pub const SERVES: &str = "kubectl-kcp.dev/serves";
 
-/// The annotation of an anchor's Pod while the static Pod does not serve, or is about to stop: no API server should call it.
+/// The annotation of an anchor's Pod while the static Pod does not serve, or is about to stop. No API server should call the
+/// static Pod then.
 pub const STOPS: &str = "kubectl-kcp.dev/static-pod-stops";
 
 /// The user and the group of the static Pod, who may read its files.
@@ -91,7 +95,7 @@ pub(crate) fn readable_cluster_ca() -> String {
     format!("chmod 0644 {CLUSTER_CA}")
 }
 
-/// What differs between installations.
+/// The settings of the static Pod that differ between installations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaticPod {
     pub namespace: String,
@@ -120,7 +124,8 @@ impl StaticPod {
         arguments
     }
 
-    /// The manifest. It depends on nothing but these fields, so that the kubelet restarts the Pod only if one of them changes.
+    /// The manifest. It depends only on the fields of this value, so that the kubelet restarts the Pod only if one of them
+    /// changes.
     pub fn manifest(&self) -> Value {
         let probe = |path: &str| {
             json!({
@@ -152,7 +157,7 @@ impl StaticPod {
         })
     }
 
-    /// What an anchor writes whose container has this image and these arguments.
+    /// Returns the files that an anchor writes to its host, if the container of the anchor has this image and these arguments.
     pub fn of_anchor(namespace: &str, image: &str, arguments: &[String]) -> HostFiles {
         let values = |flag: &str| -> Vec<String> {
             let prefix = format!("--{flag}=");
@@ -216,7 +221,7 @@ impl HostFiles {
         let mut fields = json!({
             // cloud-init knows users by name only, and the user of the static Pod has none.
             "preKubeadmCommands": [format!("chown -R {USER}:{USER} {FOLDER}"), readable_cluster_ca()],
-            // kubeadm join expects an empty folder of static Pods.
+            // Without this entry, kubeadm join fails, because the folder of static Pods is not empty.
             "joinConfiguration": {"nodeRegistration": {
                 "ignorePreflightErrors": ["DirAvailable--etc-kubernetes-manifests"],
             }},
@@ -234,8 +239,9 @@ impl HostFiles {
     }
 }
 
-/// The paths and contents of the files with which an API server starts that loads webhook configurations from [`ADMISSION_FOLDER`].
-/// Until the anchor writes a configuration, it loads none. It ignores the stamps, without which there would be no folders.
+/// The paths and contents of the files that an API server needs at its start if it loads webhook configurations from
+/// [`ADMISSION_FOLDER`]. The API server loads no webhook configuration until the anchor writes one. The stamps only make the
+/// folders exist; the API server ignores them.
 pub fn admission_files() -> impl Iterator<Item = (String, String)> {
     let plugins = ADMISSION_KINDS.map(|(_, folder, plugin)| {
         json!({"name": plugin, "configuration": {
@@ -276,8 +282,9 @@ pub fn admission_api_server() -> Value {
     })
 }
 
-/// The spec of a static Pod in the network of its node, with these fields of its container and these fields of its own. The volumes
-/// `files` and `cluster-ca` contain a folder of the host, and the CA certificate of the cluster.
+/// The spec of a static Pod that uses the network of its host. `container` adds fields to the only container, and `own` adds
+/// fields to the spec. The volume `files` contains `folder` of the host, and the volume `cluster-ca` contains the CA certificate
+/// of the cluster.
 pub(crate) fn static_pod_spec(folder: &str, container: &Value, own: &Value) -> Value {
     let shared_by_containers = json!({
         // After a power failure, a registry may be unreachable.
@@ -290,8 +297,8 @@ pub(crate) fn static_pod_spec(folder: &str, container: &Value, own: &Value) -> V
     });
     let shared = json!({
         "hostNetwork": true,
-        // The API server sets the priority of other Pods. The kubelet knows no PriorityClasses: kubeadm writes both
-        // fields, too (cmd/kubeadm/app/util/staticpod/utils.go).
+        // For other Pods, the API server sets `priority` from the PriorityClass. The kubelet runs a static Pod without the API
+        // server, so the manifest needs both fields, as in kubeadm's static Pods (cmd/kubeadm/app/util/staticpod/utils.go).
         "priorityClassName": "system-node-critical",
         "priority": 2_000_001_000,
         "securityContext": {
@@ -325,9 +332,9 @@ pub fn text(object: &Value) -> String {
     serde_saphyr::to_string(object).unwrap_or_else(|_| object.to_string())
 }
 
-/// The kubeconfig of the static Pod: the API server on its own host, and a token in a file that the anchor renews. `authority` is the
-/// CA certificate of the API server in base64; without it, the static Pod reads the certificate of the host, which it may not be
-/// allowed to.
+/// The kubeconfig of the static Pod: the API server on its own host, and a token in a file that the anchor renews. `authority` is
+/// the CA certificate of the API server in base64. Without `authority`, the static Pod reads `CLUSTER_CA` on the host, and
+/// fails if the permissions of this file do not let it.
 pub fn kubeconfig(api_server_port: u16, authority: Option<&Value>) -> Value {
     let (key, authority) = match authority {
         Some(data) => ("certificate-authority-data", data.clone()),

@@ -1,6 +1,7 @@
-//! The local proxy in front of all API servers: HAProxy as a static Pod, at an address that never leaves its node. The kubelet of
-//! the node uses the proxy, so that it needs no load balancer. `kubectl kcp generate api-proxy` and `kubectl kcp node join-script`
-//! place it on a host, and `kcp-webhook api-proxy` rewrites its list of API servers when they change.
+//! The local proxy in front of all API servers: HAProxy as a static Pod, at an address that can be reached only on its own node.
+//! The kubelet of the node connects to the proxy, and so needs no load balancer. `kubectl kcp generate api-proxy` and `kubectl
+//! kcp node join-script` place the proxy on a host, and `kcp-webhook api-proxy` rewrites its list of API servers when they
+//! change.
 //!
 //! Promenade, document 004, "Resiliency", asks for a local discovery of API servers on each node, and names HAProxy for it.
 
@@ -33,23 +34,23 @@ pub const NAME: &str = "kcp-api-proxy";
 /// The label of each Node with the proxy, which the DaemonSet selects. Its value is empty.
 pub const NODE_LABEL: &str = "kubectl-kcp.dev/api-proxy";
 
-/// A long-term version of HAProxy. The commands of its master process need version 2.2 or newer.
+/// A version of HAProxy with long-term support. The commands of its master process need version 2.2 or newer.
 pub const IMAGE: &str = "docker.io/library/haproxy:3.2-alpine";
 
-/// The default ports on 127.0.0.1. Talos Linux uses the same port for the same purpose.
+/// The default ports on 127.0.0.1. Talos Linux also uses 7445 for such a proxy.
 pub const PORT: u16 = 7445;
 pub const HEALTH_PORT: u16 = 7446;
 
 /// kubeadm's certificate of an API server has this name, but not the address 127.0.0.1.
 pub const SERVER_NAME: &str = "kubernetes.default.svc";
 
-/// The most API servers in a configuration, a limit against a list that is not one of API servers.
+/// The highest number of API servers in a configuration. A longer list is certainly wrong.
 const MAX_SERVERS: usize = 64;
 
 /// The line of the configuration after which there are only API servers.
 const SERVERS: &str = "    # API servers. kcp-webhook api-proxy rewrites the lines below.";
 
-/// What differs between installations.
+/// The settings of the proxy that differ between installations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiProxy {
     pub image: String,
@@ -58,8 +59,8 @@ pub struct ApiProxy {
 }
 
 impl ApiProxy {
-    /// HAProxy's configuration. The API servers are checked with the CA of the cluster. One that lets no anonymous client read
-    /// /readyz counts as ready when it answers.
+    /// HAProxy's configuration. HAProxy requests /readyz of each API server, and verifies its certificate with the CA of the
+    /// cluster. An API server that does not let anonymous clients read /readyz answers 401 or 403, and then counts as ready.
     pub fn configuration(&self, servers: &BTreeSet<SocketAddr>) -> String {
         let (port, health_port) = (self.port, self.health_port);
         let head = format!(
@@ -129,8 +130,8 @@ backend api-servers
         })
     }
 
-    /// The fields of a `kubeadmConfigSpec`, or of the `spec` of a `KubeadmConfig`, with which a new Machine runs the proxy, and
-    /// its kubelet uses the proxy.
+    /// The fields of a `kubeadmConfigSpec`, or of the `spec` of a `KubeadmConfig`, that make a new Machine run the proxy and make
+    /// its kubelet connect to the proxy.
     pub fn kubeadm_config(&self, servers: &BTreeSet<SocketAddr>) -> Value {
         let registration = json!({"nodeRegistration": {
             "kubeletExtraArgs": [{"name": "node-labels", "value": format!("{NODE_LABEL}=")}],
@@ -140,7 +141,8 @@ backend api-servers
                 control_plane_file(
                     &format!("{FOLDER}/{CONFIGURATION}"), "0600", ("content", json!(self.configuration(servers)))
                 ),
-                // kubeadm expects an empty folder of static Pods, so the manifest moves there after it has ended.
+                // kubeadm fails if the folder of static Pods is not empty, so a command moves the manifest there after kubeadm
+                // has ended.
                 control_plane_file(
                     &format!("{FOLDER}/{MANIFEST}"), "0644", ("content", json!(text(&self.manifest())))),
             ],
@@ -174,10 +176,10 @@ pub fn api_servers<'a>(
         .collect()
 }
 
-/// The list, if it can be that of all API servers of a cluster.
+/// Returns the list unchanged if its length is plausible for the API servers of one cluster.
 ///
 /// # Errors
-/// The list is empty, or longer than any control plane.
+/// The list is empty, or has more than `MAX_SERVERS` API servers.
 pub fn check_count(servers: BTreeSet<SocketAddr>) -> Result<BTreeSet<SocketAddr>, CountError> {
     if servers.is_empty() || servers.len() > MAX_SERVERS {
         return Err(CountError(servers.len()));
@@ -185,7 +187,7 @@ pub fn check_count(servers: BTreeSet<SocketAddr>) -> Result<BTreeSet<SocketAddr>
     Ok(servers)
 }
 
-/// The number of addresses in a list that cannot be that of all API servers.
+/// The length of a list that cannot be the list of all API servers of a cluster.
 #[derive(Debug, PartialEq, Eq, Error)]
 #[error("the list has {0} API servers, and the proxy takes 1 to {MAX_SERVERS}")]
 pub struct CountError(usize);
@@ -198,8 +200,8 @@ pub fn kubelet_edit(port: u16) -> String {
     )
 }
 
-/// The configuration with these API servers instead of those that are in it. The other lines stay as they are. `None` if the
-/// configuration has no line that marks the API servers.
+/// Returns the configuration with `servers` instead of the API servers that it lists. The other lines stay as they are. `None` if
+/// the configuration has no line that marks the API servers.
 pub fn with_servers(configuration: &str, servers: &BTreeSet<SocketAddr>) -> Option<String> {
     let (head, _) = configuration.split_once(SERVERS)?;
     Some(format!("{head}{SERVERS}\n{}", server_lines(servers)))

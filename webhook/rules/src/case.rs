@@ -51,7 +51,7 @@ pub struct Case {
     pub answer: Option<Answer>,
     /// Whether the topology of a Cluster asks for the change. No API server is asked about such a case.
     pub in_topology: bool,
-    /// The expected rule ids and field paths, in table order.
+    /// The expected rule ids and field paths, in the order of the rules in [`crate::topics`].
     pub findings: &'static [(&'static str, &'static str)],
 }
 
@@ -117,7 +117,8 @@ impl Case {
         Self::new(name, TEMPLATES, Write::Update(old, new), findings)
     }
 
-    /// Returns a case that creates a Cluster. kcp-webhook does not review Clusters.
+    /// Returns a case that creates a Cluster. kcp-webhook applies only the rules for topologies to Clusters, so it admits the
+    /// write.
     pub const fn cluster(name: &'static str, patch: &'static str, findings: Findings) -> Self {
         Self::new(name, &[Base::Cluster], Write::Create(patch), findings).answered_by(Answer::Admitted)
     }

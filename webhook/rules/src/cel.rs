@@ -1,13 +1,14 @@
 //! The Common Expression Language (CEL) version of a rule.
 //!
-//! An expression evaluates to the list of the problems that the rule finds. Each is a map of two strings: `field` is
-//! the path, and `fault` is the message without the rule id. If the message omits a value that may be secret, the map
-//! also has the value as `hidden`, which no message shows: if the hidden value changes, the problem counts as a
-//! different one. An expression reads `self`, which is an object of the rule's kind, or `spec` if templates also have
-//! the field. A rule about a transition reads `object` and `oldObject`. The other variables are `request`,
-//! `variables.path` (the path of `spec`), `variables.shape` and `variables.featureGates`. `Shape::expand` replaces the
-//! placeholders of fields whose path differs between v1beta1 and v1beta2, and those of the flags of components, which
-//! are a map in v1beta1 and a list in v1beta2.
+//! An expression evaluates to the list of the problems that the rule finds. Each problem is a map of strings: `field` is the
+//! path, and `fault` is the message without the rule id. If the message omits a value that may be secret, the map also contains
+//! this value as `hidden`. No message shows `hidden`, but two problems with different hidden values count as different problems.
+//!
+//! An expression of an object rule reads `self`, which is an object of the rule's kind, or `spec` if control planes and templates
+//! share the field. An expression of a transition rule reads `object` and `oldObject`. The other variables are `request`,
+//! `variables.path` (the path of `spec`), `variables.shape` and `variables.featureGates`. `expand` replaces two kinds of
+//! placeholders: fields whose path differs between v1beta1 and v1beta2, and flags of components, which are a map in v1beta1 and a
+//! list in v1beta2.
 //!
 //! The available functions are those of Kubernetes 1.35: <https://kubernetes.io/docs/reference/using-api/cel/>.
 
@@ -117,9 +118,9 @@ const FLAGS: &[(&str, &str)] = &[
     ),
 ];
 
-/// A placeholder in CEL expressions for the leader migration configuration of kube-controller-manager. It
-/// becomes a list with one map: `path` and `value` are those of the flag, and `host` is the path of the file
-/// on the host, which is empty if no volume contains the file. The list is empty if leader migration is off.
+/// A placeholder in CEL expressions for the leader migration configuration of kube-controller-manager. It becomes a list with one
+/// map, or an empty list if leader migration is off. The map has the `path` of the flag and its `value`. It also has the path of
+/// the file on the host as `host`, which is empty if no volume contains the file.
 const LEADER_MIGRATION_FILE: (&str, &str) = (
     "LEADER_MIGRATION_FILE",
     include_str!("topics/cel/leader-migration-file.cel"),

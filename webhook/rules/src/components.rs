@@ -1,8 +1,8 @@
-//! What the components of a control plane know: flags, feature gates, admission plugins, APIs and controllers. A component that gets
-//! a name that it does not know exits at startup.
+//! What the components of a control plane know: flags, feature gates, admission plugins, APIs and controllers. A component exits
+//! at startup if its settings contain a name that it does not know.
 //!
-//! The answers come from tables that are derived from the sources of the components: one patch version of each minor version, and
-//! the standard build. A version that the tables do not cover has no answer.
+//! The answers come from tables that are derived from the sources of the components. The tables cover one patch version of each
+//! minor version, in its standard build. For any other minor version, the answer is [`Answer::NotCovered`].
 
 mod table;
 #[cfg(test)]
@@ -23,7 +23,7 @@ pub enum Component {
     Etcd,
 }
 
-/// What a version answers to a name.
+/// Whether a version of a component knows a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer<T> {
     Known(T),
@@ -46,10 +46,10 @@ pub enum Absence {
 /// A flag that a version knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flag {
-    /// The type of the value in the words of pflag, such as `bool`, `int32` or `duration`, or of etcd, such as `uniqueurls`, or
-    /// `one=A|B` and `some=A|B`.
+    /// The type of the value, in the words of pflag, such as `bool`, `int32` or `duration`, or of etcd, such as `uniqueurls`.
+    /// `one=A|B` means one of these values, and `some=A|B` means a list of them.
     pub kind: &'static str,
-    /// What the component says about a deprecated flag.
+    /// The deprecation message of the component; `None` if the flag is not deprecated.
     pub deprecated: Option<&'static str>,
 }
 
@@ -57,7 +57,8 @@ pub struct Flag {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gate {
     pub default: bool,
-    /// The first minor version, of those that the tables cover, that refuses another value than the default. kubeadm never refuses it.
+    /// The first minor version in the tables that rejects any value except the default; `None` if the version accepts both
+    /// values. kubeadm accepts both values of a locked gate.
     pub locked_since: Option<u64>,
 }
 
@@ -207,8 +208,9 @@ fn gate_in(minor: u64) -> impl Fn(&Row, &'static str) -> Gate {
     }
 }
 
-/// The feature gates that are on although gates that they need are off, each with those that are off (`unsafeSetFromMap` of
-/// `component-base/featuregate`). The program has version `program`, and the defaults of version `at`; `given` are the gates of a flag.
+/// Returns the feature gates that are on although gates that they need are off, each with these missing gates (`unsafeSetFromMap`
+/// of `component-base/featuregate`). `program` is the version of the program, `at` is the version whose defaults the program has,
+/// and `given` are the gates that a flag sets.
 pub fn unmet_gates(
     component: Component,
     [program, at]: [&Version; 2],
@@ -236,7 +238,7 @@ pub fn unmet_gates(
             .map(|(_, on)| *on)
     };
     let is_on = |name: &str| {
-        // An emulated version has a gate off that it does not know.
+        // A gate that the emulated version does not know is off.
         let state = rows.get(name).and_then(|row| row.state(at)).unwrap_or_default();
         let of_stage = ["alpha", "beta"].into_iter().zip(["AllAlpha", "AllBeta"]);
         let all = of_stage
@@ -273,8 +275,8 @@ pub fn admission_plugin(name: &str, version: &Version) -> Answer<bool> {
         .answer(name, minor, |_, state| state == "on")
 }
 
-/// Whether kube-apiserver accepts a key of `--runtime-config`: `GROUP/VERSION`, `GROUP/VERSION/RESOURCE`, or a group of APIs such as
-/// `api/beta`. It accepts API versions that it registers without serving them.
+/// Whether kube-apiserver accepts a key of `--runtime-config`: `GROUP/VERSION`, `GROUP/VERSION/RESOURCE`, or a group of APIs such
+/// as `api/beta`. kube-apiserver also accepts an API version that it registers but does not serve.
 pub fn runtime_config(key: &str, version: &Version) -> Answer<()> {
     let minor = Component::ApiServer.minor(version);
     let api_version = match *key.split('/').collect::<Vec<_>>() {
@@ -309,7 +311,8 @@ pub fn controller(name: &str, version: &Version) -> Answer<()> {
     TABLES.controllers.answer(name, minor, |_, _| ())
 }
 
-/// The name, if any version has a controller with it. Other text in a flag or a file may be secret.
+/// Returns the name if any version has a controller of this name; otherwise `None`, because any other text in a flag or a file
+/// may be secret.
 pub fn controller_name(name: &str) -> Option<&'static str> {
     TABLES.controllers.name(name)
 }
@@ -327,7 +330,8 @@ pub fn removed_kinds(from: &Version, to: &Version) -> Vec<RemovedKind> {
     removed
 }
 
-/// A kind that is no longer registered was removed with it, if not earlier.
+/// The version that stops serving a kind is the one that Kubernetes announced, or an earlier one that no longer registers the
+/// kind.
 fn removed_kind(name: &'static str, row: &Row, minor: u64) -> Option<RemovedKind> {
     let (api_version, kind) = name.split_once(':')?;
     let planned = row.last_known(minor)?.strip_prefix("removed=")?.parse().ok()?;

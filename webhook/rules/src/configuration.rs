@@ -62,8 +62,9 @@ pub struct Configuration {
     /// subjectaccessreviews.
     #[serde(default)]
     pub authorize_overrides: bool,
-    /// Whether the server records each denial as an Event on the object, except for dry runs of anybody but Cluster API's topology
-    /// controller, and the same denial at most once in ten minutes. The server then needs the permission to create events.
+    /// Whether the server records each denial as an Event on the object. The server records the same denial at most once in ten
+    /// minutes. It records no denial of a dry run, except a dry run of Cluster API's topology controller. If this is true, the
+    /// server needs the permission to create events.
     #[serde(default)]
     pub denial_events: bool,
     /// Writes whose findings are only recorded in the audit log.

@@ -7,16 +7,16 @@ use crate::{action::Action, feature_gates::FeatureGates, trusted_users::TrustedU
 /// The field manager of Cluster API's topology controller, which writes a whole control plane at once.
 pub const TOPOLOGY_MANAGER: &str = "capi-topology";
 
-/// What the judgement of a topology knows beside the control plane.
+/// What the judgement of a topology knows besides the control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OfTopology {
-    /// Whether the configuration of kubeadm is that of the control plane. It is not if patches of the class change a template,
-    /// and if no template can be read.
+    /// Whether the kubeadm configuration of the change is the one that the control plane gets. It may be another one in three
+    /// cases: the write changes the class, patches of the class may change the template, or nothing can be read.
     pub knows_configuration: bool,
-    /// Whether the Cluster is created paused, as `clusterctl move` does with a copy.
+    /// Whether the Cluster is created paused, as when `clusterctl move` copies it.
     pub is_copy: bool,
-    /// Whether the Cluster has the annotation that overrides rules. It has no effect there, because the topology controller does not
-    /// carry it over.
+    /// Whether the Cluster has the annotation that overrides rules. The annotation has no effect on a Cluster, because the
+    /// topology controller does not copy it to the control plane.
     pub has_override: bool,
 }
 
@@ -60,8 +60,8 @@ impl Context<'_> {
             .is_some_and(|users| self.is_one_of(&users.hive))
     }
 
-    /// Whether the webhook evaluates the change, and can read other objects. `lint` and the mutating webhook only predict
-    /// its decision.
+    /// Whether the validating webhook evaluates the change, and can read other objects. `lint` and the mutating webhook only
+    /// predict the decision of the validating webhook.
     pub(crate) fn is_decision(&self) -> bool {
         self.writer.is_some() && self.view.is_some()
     }

@@ -70,15 +70,15 @@ const ROLLING_UPDATE: &str = "RollingUpdate";
 /// The default of Cluster API.
 const DEFAULT_MAX_SURGE: i64 = 1;
 
-/// Replicas, the leading `v` of the version, and the rollout strategy (proposal, sections "And the following defaulting" and
-/// "Rollout strategy").
+/// Sets the number of replicas, the leading `v` of the version, and the rollout strategy (proposal, sections "And the following
+/// defaulting" and "Rollout strategy").
 ///
 /// If an update omits replicas, the default is the old number. Otherwise Cluster API would set 1, and scale
 /// down a control plane of three.
 impl SetDefaults for KubeadmControlPlane<'_> {
     fn set_defaults(&mut self, old: Option<&Self>) -> Defaulted {
         let mut defaulted = Defaulted::default();
-        // Any client can set a deletionTimestamp in the new object.
+        // Only the old object counts, because any client can set a deletionTimestamp in the new object.
         if old.is_some_and(|old| old.metadata.is_deleting()) {
             return defaulted;
         }

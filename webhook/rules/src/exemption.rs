@@ -88,7 +88,7 @@ pub struct Requester<'r> {
 }
 
 impl Requirement {
-    /// The requirement that exactly the other namespaces meet.
+    /// Returns the opposite requirement: each namespace meets exactly one of the two.
     pub(crate) fn negated(&self) -> Self {
         let operator = match self.operator {
             Operator::In => Operator::NotIn,

@@ -211,8 +211,8 @@ impl Faults {
         self.collect_redacted(Action::Deny, redacted, None, fault);
     }
 
-    /// Adds a problem with a name that the path in `fault` may not show, for which the rule does at most `max_action`. `exact_field` is
-    /// the path with the name.
+    /// Adds a problem with a name that the path in `fault` must not show. `max_action` is the severest action of the rule for
+    /// this problem. `exact_field` is the path with the name.
     pub(crate) fn push_unnamed(
         &mut self,
         max_action: Action,

@@ -22,7 +22,8 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Why the denial is overridden; `None` if it is not. A pause, a move and a copy count if they need a permission.
+    /// Returns why a user's override keeps the finding from denying; otherwise `None`. The annotation is always an override. A
+    /// pause, a move or a copy is one only if `is_authorized`.
     pub fn overridden_by(&self, is_authorized: bool) -> Option<DowngradeReason> {
         self.downgrade_reason.filter(|reason| match reason {
             DowngradeReason::Overridden { .. } => true,

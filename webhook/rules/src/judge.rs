@@ -32,7 +32,8 @@ pub struct Judgement {
     pub needs: BTreeSet<Part>,
     /// The rules that found nothing because objects could not be read, and that let the change pass.
     pub skipped: Vec<&'static Rule>,
-    /// Whether the decision depends on what needs the permission to override: a pause, a move or a copy.
+    /// Whether the user has the permission to override, and the change may need it: for a pause, a move, a copy, or a field that
+    /// relaxes rules.
     pub is_authorized: bool,
     /// Whether a user writes as Cluster API's topology controller, but is not one of the trusted users.
     pub is_controller_untrusted: bool,
@@ -123,7 +124,7 @@ macro_rules! judged_with_common_spec {
             $($($method)+)?
 
             fn with_checker(change: &Change<'_, Self>, apply: impl FnOnce(&dyn Fn(&Rule, &mut Faults))) {
-                // Once for all rules, of which most read it.
+                // Computed once, because most rules read the common spec.
                 let (new, old) = (change.new.common_spec(), change.old.map(Self::common_spec));
                 let common = change.part(&new, old.as_ref());
                 apply(&|rule, faults| match rule.check {
@@ -180,7 +181,8 @@ pub fn judge<T: HasRules>(change: &Change<'_, T>, configuration: &Configuration)
                 if let Some(view) = change.context.view.filter(|view| !view.failures.is_empty())
                     && faults.is_empty()
                 {
-                    // A missing permission would deny every write until somebody grants it, also while the webhook is uninstalled.
+                    // If the webhook lacks a permission, the rule does not deny. It would deny every write until somebody grants
+                    // the permission, even during an uninstall.
                     let may_deny = severest.min(action) == Action::Deny && !view.lacks_permission;
                     if may_deny && configuration.denies_unread(rule) {
                         faults.push(unread_fault(&view.failures));
@@ -207,9 +209,10 @@ pub fn judge<T: HasRules>(change: &Change<'_, T>, configuration: &Configuration)
     judgement
 }
 
-/// The severest action of a rule. A rule that a new version alone can break only warns at the topology of a Cluster.
+/// The severest action of a rule. A rule that a new version alone can break only warns at the topology of a Cluster that already
+/// exists, or whose kubeadm configuration is unknown.
 fn severest<T>(rule: &Rule, change: &Change<'_, T>) -> Action {
-    // The class of a new Cluster can still be changed.
+    // The rule can deny a new Cluster, because its class can still be changed.
     let strands = |topology: OfTopology| change.old.is_some() || !topology.knows_configuration;
     if rule.topology == InTopology::Strands && change.context.topology.is_some_and(strands) {
         Action::Warn
@@ -218,8 +221,8 @@ fn severest<T>(rule: &Rule, change: &Change<'_, T>) -> Action {
     }
 }
 
-/// Only warns of the faults that the new version alone causes, if the topology controller writes it: users cannot lower the
-/// version of a topology again. They can take back everything else that the topology controller writes.
+/// Turns denials into warnings for faults that the new version alone causes, if the topology controller writes the control plane.
+/// Users cannot lower the version of a topology again. They can take back everything else that the topology controller writes.
 fn soften_stranding<T: HasRules>(rule: &Rule, change: &Change<'_, T>, faults: &mut [CollectedFault]) {
     let context = &change.context;
     let is_of_cluster_api = context.topology.is_none() && context.is_written_by_cluster_api();
@@ -338,9 +341,9 @@ fn soften_copy<T: HasRules>(change: &Change<'_, T>, judgement: &mut Judgement) {
     }
 }
 
-/// Whether a new object is a copy of an existing one. Hive copies a customization into the namespace of its cluster.
-/// `clusterctl move` first creates the Cluster, which it has paused, and then the objects that this Cluster owns. Stored
-/// objects are no copies, although all of them have an owner once Cluster API has adopted them.
+/// Whether a new object is a copy of an existing one. Hive copies a customization into the namespace of its cluster. `clusterctl
+/// move` first creates the Cluster, which it has paused, and then the objects that this Cluster owns. An object that a cluster
+/// already stores is not a copy, even if it has an owner.
 fn is_copy<T: HasRules>(change: &Change<'_, T>, needs: &mut BTreeSet<Part>) -> bool {
     let context = &change.context;
     if context.is_stored || context.is_written_by_hive() {
@@ -355,8 +358,8 @@ fn is_copy<T: HasRules>(change: &Change<'_, T>, needs: &mut BTreeSet<Part>) -> b
     match context.view.and_then(|view| view.cluster.as_ref()) {
         Some(Some(cluster)) => cluster.paused && cluster.uid.as_deref() == owner.uid.as_deref(),
         Some(None) => false,
-        // A prediction of the decision may not know the Cluster. `lint` checks objects that users keep in files, also those
-        // that `kubectl get` has written.
+        // The mutating webhook predicts the decision without the Cluster, and assumes a copy. `lint` assumes no copy, because
+        // `kubectl get` may have written its files, and these objects also have owners.
         None => {
             needs.insert(Part::Cluster);
             context.writer.is_some() && !context.is_decision()
@@ -364,8 +367,9 @@ fn is_copy<T: HasRules>(change: &Change<'_, T>, needs: &mut BTreeSet<Part>) -> b
     }
 }
 
-/// If overrides need a permission, denies what a user without it would override, and the fields that override rules for later
-/// writes. Controllers that the configuration trusts need no permission.
+/// If overrides need a permission and the user lacks it, restores the denials that a pause, a move or a copy has turned into
+/// warnings. Also denies changes of the fields that override rules for later writes. Controllers that the configuration trusts
+/// need no permission.
 fn authorize<T: HasRules>(change: &Change<'_, T>, configuration: &Configuration, judgement: &mut Judgement) {
     let context = &change.context;
     let is_trusted = context.is_written_by_cluster_api() || context.is_written_by_hive();

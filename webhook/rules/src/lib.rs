@@ -17,7 +17,7 @@
 //! - [`topics`]: every rule, by topic; the table of contents
 //! - [`pool_version`]: the hash by which Hive finds stale unclaimed clusters of a pool
 //! - [`progress`]: changes in progress on a control plane: a rollout, the adoption of Machines, a pause
-//! - [`go_template`]: the syntax of names of Machines
+//! - [`go_template`]: the syntax of the templates for names of Machines
 //! - [`leader_migration`]: the controllers of kube-controller-manager that can migrate, and the configuration of KEP-2436
 //! - [`components`]: the flags, feature gates, admission plugins and APIs that each version of a component knows
 //! - [`case`]: accepted and rejected examples of each rule

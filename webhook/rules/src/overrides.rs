@@ -18,7 +18,8 @@ use crate::{
 pub static NOT_ALLOWED: Rule = Rule {
     id: "override-not-allowed",
     summary: "only users with the verb override may relax rules for an object",
-    why: "An override, a pause, a move or the removal from the Cluster would let a change pass that a rule denies.",
+    why: "An override, a pause or a move lets the user make changes that a rule denies. So does the removal of an object from \
+          its Cluster.",
     operations: ON_WRITE,
     action: Action::Deny,
     scope: Scope::Transition,
@@ -29,8 +30,7 @@ pub static NOT_ALLOWED: Rule = Rule {
     cel: Cel::None(NoCel::OtherObjects),
 };
 
-/// The fields with which an update or a creation relaxes rules for its object. A pause and a move count once the object is
-/// stored.
+/// The fields with which an update or a creation relaxes rules for its object. A pause and a move count only in an update.
 pub(crate) fn relaxed_fields(new: &Metadata<'_>, old: Option<&Metadata<'_>>) -> Vec<String> {
     let annotations = [
         (annotation::OVERRIDE_RULES, true),

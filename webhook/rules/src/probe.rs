@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProbeReport {
-    /// The text from the command line, so that the log of another Pod does not count.
+    /// The text from the command line. It distinguishes this report from the log of another Pod.
     pub nonce: String,
     pub names: Vec<ResolvedName>,
     pub api_server: ApiServerAnswer,

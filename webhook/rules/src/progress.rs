@@ -51,7 +51,8 @@ pub(crate) fn push_unless_paused(
     faults.push_at_most(action, fault);
 }
 
-/// Records that a rule could not check the Machines. Only while the control plane is paused, the write may pass.
+/// Records that a rule could not check the Machines. If the control plane is paused, the rule only warns about this, unless
+/// overrides need a permission.
 pub(crate) fn unread_unless_paused(
     change: &Change<'_, KubeadmControlPlane<'_>>,
     faults: &mut Faults,
@@ -103,9 +104,9 @@ fn reported_machines(control_plane: &KubeadmControlPlane<'_>) -> i64 {
     status.and_then(|status| status.replicas).unwrap_or(0)
 }
 
-/// How long a change may wait until a reconcile has compared the Machines with it. The controller normally does so
-/// within seconds, and a restart of the controller takes a minute or two. After that time, the controller does not run,
-/// or fails before it compares the Machines.
+/// How long a change may wait until a reconcile has compared the Machines with it. The controller normally does so within
+/// seconds, and a restart of the controller takes a minute or two. If it takes longer, the controller does not run, or fails
+/// before the comparison.
 const COMPARISON_LIMIT: SignedDuration = SignedDuration::from_mins(5);
 
 /// The last change of the spec, while `status.observedGeneration` does not include it.
@@ -124,9 +125,10 @@ pub(crate) enum Stage {
     Waiting,
     /// No reconcile has compared the Machines with the change for longer than [`COMPARISON_LIMIT`].
     Ignored,
-    /// A reconcile has compared the Machines with the change. So the status shows whether a rollout is in progress. Either
-    /// the reconciles fail at a later step, or the controller has not recorded that one succeeded: from Cluster API 1.13
-    /// on, its patch helper writes nothing, not even `observedGeneration`, if nothing else has changed.
+    /// A reconcile has compared the Machines with the change. So the status shows whether a rollout is in progress. There are two
+    /// possible causes. The reconciles fail at a later step. Or a reconcile has succeeded, and the controller has not recorded
+    /// this: from Cluster API 1.13 on, its patch helper writes nothing, not even `observedGeneration`, if nothing else has
+    /// changed.
     Compared,
 }
 
@@ -159,9 +161,9 @@ pub(crate) fn unobserved_change(
     })
 }
 
-/// Whether a reconcile has compared the Machines with this generation of the spec. Each reconcile does so just before it
-/// sets this condition (Cluster API 1.11 to 1.14, `reconcileControlPlaneAndMachinesConditions`), and writes both even if
-/// it fails later.
+/// Whether a reconcile has compared the Machines with this generation of the spec. Each reconcile does so just before it sets
+/// this condition (Cluster API 1.11 to 1.14, `reconcileControlPlaneAndMachinesConditions`). It writes the result and the
+/// condition even if it fails later.
 fn has_compared_machines(status: &KubeadmControlPlaneStatus<'_>, generation: i64) -> bool {
     status.observes("ControlPlaneComponentsHealthy", generation)
 }

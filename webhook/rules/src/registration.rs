@@ -1,9 +1,9 @@
 //! The two webhook configurations as JSON: how to disable and enable them, and what they call.
 //!
-//! A configuration is switched off by a match condition that is never true, in each of its entries. The API server
-//! evaluates match conditions itself, so it then never calls the webhook. Everything else stays as it is, so that
-//! cert-manager and `kcp-webhook manage` still renew the CA certificates of a configuration that is switched off, and
-//! switching it on again restores what is there without the condition.
+//! To switch a configuration off, kcp-webhook or the plugin adds a match condition that is never true to each of its entries. The
+//! API server evaluates match conditions itself, so it then never calls the webhook. Everything else stays as it is: cert-manager
+//! and `kcp-webhook manage` still renew the CA certificates of the configuration. Without the condition, the configuration is on
+//! again.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -172,7 +172,7 @@ pub fn static_pod_url(port: u16) -> String {
     format!("{STATIC_PODS}{port}")
 }
 
-/// Whether API servers call static Pods for an entry of a configuration: at this port, or at any port.
+/// Whether an entry of a configuration makes API servers call static Pods at `port`, or at any port if `port` is `None`.
 pub fn calls_static_pods(configuration: &Value, port: Option<u16>) -> bool {
     let url = port.map_or_else(|| STATIC_PODS.to_owned(), |port| static_pod_url(port) + "/");
     let mut urls = entries(configuration)
@@ -184,20 +184,20 @@ pub fn calls_static_pods(configuration: &Value, port: Option<u16>) -> bool {
 /// The name of both configurations in files from which API servers load them. Kubernetes reserves the suffix for such files.
 pub const STATIC_CONFIGURATION: &str = "admission.kubectl-kcp.dev.static.k8s.io";
 
-/// What the files from which API servers load webhook configurations should be.
+/// What `kcp-webhook anchor` must do with a file from which an API server loads a webhook configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StaticManifest {
-    /// The file with the same webhooks as the stored configuration.
+    /// Write this file. It has the same webhooks as the stored configuration.
     Same(Value),
-    /// No file, because the stored configuration calls a Service, or another address than that of the static Pods.
+    /// Remove the file, because the stored configuration calls a Service, or another address than that of the static Pods.
     Absent,
-    /// The file that is there, because no configuration is stored.
+    /// Leave the file as it is, because no configuration is stored.
     Unchanged,
 }
 
-/// The file for a configuration as it is stored. An API server that cannot load such a file does not start, so a file must be one
-/// that it loads: its name has the reserved suffix, and each of its webhooks has a URL (k8s.io/apiserver 1.36,
-/// `pkg/admission/plugin/webhook/manifest/loader`). The API server has validated everything else when it stored the configuration.
+/// Returns what to do with the file for a stored configuration. An API server that cannot load such a file does not start. It
+/// loads a file if the name in the file has the reserved suffix and each webhook has a URL (k8s.io/apiserver 1.36,
+/// `pkg/admission/plugin/webhook/manifest/loader`). The API server validated everything else when it stored the configuration.
 pub fn static_manifest(kind: &str, stored: Option<&Value>) -> StaticManifest {
     let Some(stored) = stored else {
         return StaticManifest::Unchanged;

@@ -44,16 +44,17 @@ pub enum InTopology {
     Unjudged,
     /// The values of a topology can break the rule.
     Judged,
-    /// A new version alone can break the rule. On the Cluster it only warns, because patches of the class may change the
-    /// configuration together with the version. Of a write of the topology controller, it never denies what the new version alone
-    /// breaks, because users cannot lower the version of a topology again.
+    /// A new version alone can break the rule. At the topology of a Cluster that already exists, the rule only warns, because
+    /// patches of the class may change the configuration together with the version. If the topology controller writes the control
+    /// plane, the rule only warns about what the new version alone breaks, because users cannot lower the version of a topology
+    /// again.
     Strands,
     /// The rule checks nothing but topologies.
     Only,
 }
 
 impl InTopology {
-    /// Whether the rule checks a change that a topology asks for, or else one of the object itself.
+    /// Whether the rule checks a change that a topology asks for (`of_topology`), or a change of the object itself.
     pub(crate) const fn checks(self, of_topology: bool) -> bool {
         match self {
             Self::Unjudged => !of_topology,

@@ -1,5 +1,5 @@
-//! Every rule, by topic. A topic is one file with a table of rules, their functions and a table of cases;
-//! [`component_flags`] has a folder for what its functions decide.
+//! Every rule, by topic. A topic is one file with a table of rules, their functions and a table of cases. The topic
+//! [`component_flags`] also has a folder with the checks that its functions apply.
 
 pub mod certificates;
 pub mod component_files;
@@ -108,7 +108,7 @@ pub fn rules() -> impl Iterator<Item = &'static Rule> {
     TOPICS.iter().flat_map(|topic| topic.rules)
 }
 
-/// The cases that write the object itself, so that an API server can be asked about them.
+/// The cases that write the object itself. Tests can send only these to an API server.
 pub fn written_cases() -> impl Iterator<Item = &'static Case> {
     let all = TOPICS.iter().flat_map(|topic| topic.cases);
     all.filter(|case| !case.in_topology)

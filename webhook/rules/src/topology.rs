@@ -1,11 +1,11 @@
-//! The topology of a Cluster, judged as the change of the control plane that the topology controller makes of it.
+//! Judges a write of a Cluster's topology as the change that the topology controller makes to the control plane.
 //!
 //! No rule is written twice. A write of a Cluster becomes a change of its `KubeadmControlPlane`: the values that the write
-//! changes are merged into the control plane, or into the template of the class if there is none yet. The rules whose row says
-//! so judge that change, and [`place`] moves their findings to the fields of the Cluster.
+//! changes are merged into the control plane. If there is no control plane yet, they are merged into the template of the class.
+//! The rules whose field `topology` says so judge that change, and [`place`] moves their findings to the fields of the Cluster.
 //!
-//! A value that the write leaves alone stays as it is in the control plane, so that a user is never denied because of it. Nor is
-//! the value denied that the control plane has.
+//! A value that the write does not change stays as it is in the control plane, so no rule denies the write because of this value.
+//! A value that the control plane already has is not a change either.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,8 @@ use crate::{
     rule::InTopology,
 };
 
-/// The annotation of a Cluster whose version Cluster API's webhook does not check (`ClusterTopologyUnsafeUpdateVersionAnnotation`).
+/// If a Cluster has this annotation, Cluster API's webhook does not check its version
+/// (`ClusterTopologyUnsafeUpdateVersionAnnotation`).
 const UNCHECKED_VERSION: &str = "unsafe.topology.cluster.x-k8s.io/disable-update-version-check";
 
 /// The labels or annotations that a topology sets.
@@ -84,7 +85,7 @@ impl<'a> ControlPlaneChange<'a> {
                 let (before, after) = changed(&known, was.as_ref(), asked);
                 (Some(before), after)
             }
-            // Without the control plane, the old topology says what it has.
+            // Without the control plane, the old topology says which values the control plane has.
             (_, Some(was)) => {
                 let (before, after) = changed(&changed(&known, None, was).1, Some(was), asked);
                 (Some(before), after)
@@ -123,7 +124,7 @@ impl<'a> ControlPlaneChange<'a> {
         })
     }
 
-    /// The control plane after the write, as a cluster stores it already.
+    /// The control plane after the write, as if a cluster already stored it.
     pub fn stored(&self) -> Change<'_, KubeadmControlPlane<'a>> {
         Change::create(&self.after).with_context(Context {
             is_stored: true,
@@ -167,8 +168,8 @@ fn changed<'a>(
     (before, after)
 }
 
-/// The topology that a write replaces; `None` if the Cluster had none. With Cluster API's annotation against its own check, the
-/// version is that of the control plane: a pending version can then be taken back.
+/// The topology that a write replaces; `None` if the Cluster had none. If the write has the annotation [`UNCHECKED_VERSION`], the
+/// version of the control plane counts instead of the version of this topology, so that a user can take back a pending version.
 fn asked_before<'a>(old: &Cluster<'a>, new: &Cluster<'a>) -> Option<ClusterTopology<'a>> {
     let mut topology = old.topology()?.clone();
     if new.metadata.has_annotation(UNCHECKED_VERSION) {

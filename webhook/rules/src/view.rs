@@ -1,8 +1,8 @@
 //! The other objects that rules read. Every part of the view may be unknown.
 //!
-//! The row of a rule names the parts that it reads. A rule is first applied to the parts that the caller has. If its verdict
-//! depends on others, it says so, and the caller reads the parts of the row and applies the rules again. Thus each review reads
-//! only what its rules need.
+//! Each rule names the parts that it reads. The caller first applies the rules to the parts that it has. If the verdict of a rule
+//! depends on other parts, the rule reports this. The caller then reads the parts that the rule names, and applies the rules
+//! again. Thus each review reads only what its rules need.
 //!
 //! - [`object`]: builds the parts from Kubernetes objects
 

@@ -47,13 +47,13 @@ pub struct ClusterDeploymentStatus {
     pub power_state: Option<String>,
 }
 
-/// How far the deletion of a cluster is. A deleted cluster uses its hosts until it is deprovisioned.
+/// How far the deletion of a cluster has progressed. A deleted cluster uses its hosts until it is deprovisioned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeletionState {
     Alive,
     /// The cluster is being deleted, and other controllers still have finalizers on it.
     Deprovisioning,
-    /// The cluster is deprovisioned, and no finalizer remains, or only `kubectl kcp pool`'s.
+    /// The cluster is deprovisioned, and no finalizer remains, except that of `kubectl kcp pool`.
     Deprovisioned,
 }
 

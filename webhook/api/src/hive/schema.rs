@@ -1,4 +1,4 @@
-//! Types that only have a schema, for the fields of Hive's CRDs that we read as JSON or not at all.
+//! Types that exist only for the schemas of Hive's CRDs: for fields that this project reads as JSON, or does not read.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

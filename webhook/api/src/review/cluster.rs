@@ -58,7 +58,7 @@ pub struct ControlPlaneTopology<'a> {
     pub metadata: Option<ObjectMeta<'a>>,
     /// `None` if something else sets the number of Machines.
     pub replicas: Option<i64>,
-    /// Only the time of the rollout.
+    /// The rollout of the control plane, of which a topology sets only the time `after`.
     pub rollout: Option<Rollout<'a>>,
 }
 
@@ -97,7 +97,8 @@ impl<'a> Cluster<'a> {
         spec.and_then(|spec| spec.paused).unwrap_or(false)
     }
 
-    /// Whether a new Cluster is the copy of `clusterctl move`, which has the references of the original.
+    /// Whether a new Cluster looks like a copy that `clusterctl move` makes: it is paused, and has the references of the
+    /// original.
     pub fn is_moved(&self) -> bool {
         self.is_paused() && self.control_plane_name().is_some()
     }

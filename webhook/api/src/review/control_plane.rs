@@ -221,8 +221,8 @@ impl KubeadmControlPlaneStatus<'_> {
             .filter(move |condition| condition.kind.as_deref() == Some(kind))
     }
 
-    /// The number of Machines that match the spec, in either API version. `None` if the status counts only Machines
-    /// by their condition `UpToDate`.
+    /// The number of Machines that match the spec, in either API version. `None` if the status counts Machines only by their
+    /// condition `UpToDate`.
     pub fn matching_replicas(&self) -> Option<i64> {
         let deprecated = self.deprecated.and_then(|deprecated| deprecated.v1beta1);
         self.updated_replicas
@@ -231,8 +231,8 @@ impl KubeadmControlPlaneStatus<'_> {
 }
 
 impl<'a> KubeadmControlPlane<'a, &'a RawValue> {
-    /// Decodes the `kubeadmConfigSpec`. If it has the same bytes as that of `other`, shares the decoded value, because most
-    /// updates do not change it and a comparison is faster than decoding.
+    /// Decodes the `kubeadmConfigSpec`. If its bytes are the same as in `other`, the result shares the decoded value of `other`.
+    /// Most updates do not change this field, and a comparison is faster than decoding.
     pub fn decode_config(
         self,
         other: &KubeadmControlPlane<'a>,

@@ -67,13 +67,13 @@ impl<'c> ControlPlaneSpec<'c> {
         self.spec?.version.as_deref()
     }
 
-    /// The version of Kubernetes; `None` if it is invalid, and if there is none, as in the template of a control plane.
+    /// The version of Kubernetes; `None` if it is invalid or absent, as in the template of a control plane.
     pub fn version(&self) -> Option<&Version> {
         let parse = || parse_version(self.version_text()?).ok();
         self.version.get_or_init(parse).as_ref()
     }
 
-    /// The minor version of Kubernetes; `None` where [`Self::version`] is.
+    /// The minor version of Kubernetes 1; `None` if [`Self::version`] is `None` or has another major version.
     pub fn minor(&self) -> Option<u64> {
         let version = self.version().filter(|version| version.major == 1)?;
         Some(version.minor)

@@ -150,7 +150,7 @@ pub struct ExternalEtcd<'a> {
     /// The client URLs of the members of the external etcd.
     #[serde(borrow)]
     pub endpoints: Option<Vec<Text<'a>>>,
-    /// The files with which kube-apiserver connects; kubeadm mounts their folders.
+    /// The files with which kube-apiserver connects to the external etcd. kubeadm mounts their folders.
     pub ca_file: Option<Text<'a>>,
     pub cert_file: Option<Text<'a>>,
     pub key_file: Option<Text<'a>>,
@@ -222,7 +222,7 @@ pub struct DiscoveryKubeConfig {
     pub user: Option<DiscoveryUser>,
 }
 
-/// The credentials of the joining Machine; at most one may be set.
+/// The credentials of the joining Machine. At most one of the two fields may be set.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct DiscoveryUser {

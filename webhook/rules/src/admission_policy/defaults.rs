@@ -1,7 +1,7 @@
 //! Writes the defaults of control planes as `MutatingAdmissionPolicy` objects and their bindings.
 //!
 //! The API server applies these policies before it calls mutating webhooks. So Cluster API's webhook finds a number of replicas,
-//! and does not set 1. A policy sets the same fields as [`crate::defaulting`], one by one.
+//! and does not set 1. The policies set the same fields as [`crate::defaulting`], with one expression for each field.
 
 use serde_json::{Value, json};
 

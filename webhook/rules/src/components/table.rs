@@ -18,7 +18,7 @@ pub(super) struct Table {
 /// What the minor versions know about a name.
 #[derive(Debug)]
 pub(super) struct Row {
-    /// The states, each with the first minor version that has it. The states after the first follow in order.
+    /// The states in the order of the minor versions, each with the first minor version that has it.
     changes: Vec<(u64, &'static str)>,
     pub(super) text: &'static str,
 }
@@ -92,7 +92,7 @@ impl Row {
         (*state != UNKNOWN).then_some(*state)
     }
 
-    /// The newest state up to a minor version in which a version knows the name.
+    /// The state in the newest version up to `minor` that knows the name.
     pub(super) fn last_known(&self, minor: u64) -> Option<&'static str> {
         let mut earlier = self.changes.iter().rev().filter(|(first, _)| *first <= minor);
         earlier
@@ -110,7 +110,7 @@ impl Row {
         }
     }
 
-    /// The first of the minor versions up to `minor` that all have states which satisfy `condition`.
+    /// Returns the first version of an unbroken series of minor versions up to `minor`, all of whose states satisfy `condition`.
     pub(super) fn since(&self, minor: u64, condition: impl Fn(&str) -> bool) -> u64 {
         let earlier = self.changes.iter().rev().filter(|(first, _)| *first <= minor);
         let matching = earlier.take_while(|(_, state)| condition(state));

@@ -30,7 +30,7 @@ pub fn startup_error(provider: &str, gates: &str, minor: Option<u64>) -> Option<
     let Some(minor) = minor.filter(|minor| *minor <= LAST_IN_TREE) else {
         return Some("Kubernetes 1.31 and later have no in-tree cloud providers".to_owned());
     };
-    // A build of Kubernetes can contain a provider of another name.
+    // A name that is not in the table is not an error, because a custom build of Kubernetes can contain other providers.
     let (_, last) = CLOUD_PROVIDERS.iter().find(|(name, _)| *name == provider)?;
     let is_enabled = gates
         .split(',')

@@ -56,7 +56,8 @@ pub enum ConfigurationProblem {
     UnknownField {
         /// The path of the object that contains the unknown field.
         parent: String,
-        /// The unknown field with its article. A name that is not like that of a field is left out.
+        /// The text `the unknown field NAME`, or `an unknown field` if the name does not look like the name of a field and so may
+        /// be secret.
         field: String,
         /// The names of the fields that the object may have.
         known: String,
@@ -158,7 +159,8 @@ impl LeaderMigrationConfiguration {
         }
     }
 
-    /// Like [`parse`](Self::parse), but a configuration with which a controller manager starts is not an error.
+    /// Like [`parse`](Self::parse), but if a controller manager starts with the configuration, returns it together with its
+    /// problems.
     ///
     /// # Errors
     /// All problems, if at least one of them is fatal.

@@ -93,8 +93,7 @@ fn leads(candidate: &Candidate, index: usize, holders: &[Option<usize>]) -> bool
     candidate.main.is_none_or(|main| holds(holders, main, index))
 }
 
-/// Whether every lock is held by a candidate that may hold it, and no lock is free that a candidate could
-/// take.
+/// Whether each holder of a lock may hold it, and no candidate could take a free lock.
 fn is_stable(candidates: &[Candidate], holders: &[Option<usize>]) -> bool {
     holders.iter().enumerate().all(|(lock, holder)| {
         let mut able = candidates.iter().enumerate().filter(|(index, candidate)| {
@@ -130,7 +129,8 @@ fn count(candidates: &[Candidate], holders: &[Option<usize>]) -> usize {
             .iter()
             .filter(|candidate| candidate.component == component)
             .collect();
-        // Without leader election, a component runs on every Machine anyway, and an upgrade does not change that.
+        // Without leader election, a component runs on every Machine, before and after an upgrade. Such a component counts as one
+        // runner.
         if of_component.iter().all(|candidate| candidate.main.is_some()) {
             of_component.len()
         } else {

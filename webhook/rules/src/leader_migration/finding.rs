@@ -45,7 +45,7 @@ pub enum Caveat {
 }
 
 impl Caveat {
-    /// Whether the setting harms the cluster, rather than having no effect.
+    /// Whether the user must correct the setting. Entries with unknown or repeated names are harmless.
     pub fn is_problem(&self) -> bool {
         !matches!(self, Self::UnknownName(..) | Self::Repeated(..))
     }
@@ -204,7 +204,7 @@ fn names(manager: &Manager, findings: &mut Vec<Caveat>) {
     if !CONTROLLERS.iter().any(selects) {
         findings.push(Caveat::SelectsNothing(component, manager.minor));
     }
-    // The user did not write the default configuration.
+    // Only a configuration that the user wrote can have wrong names; here, the default configuration applies.
     if manager.flags.configuration_path().is_none() {
         return;
     }

@@ -92,7 +92,8 @@ impl Flags {
             && self.boolean("leader-elect", true) == Ok(true)
     }
 
-    /// The path of the configuration that a controller manager reads; `None` unless leader migration is enabled.
+    /// The path of the configuration that a controller manager reads; `None` if `--enable-leader-migration` is not true, or no
+    /// path is set.
     pub fn configuration_path(&self) -> Option<&str> {
         if self.boolean("enable-leader-migration", false) == Ok(true) {
             self.text(CONFIGURATION_FLAG)
@@ -129,7 +130,7 @@ impl Flags {
         self
     }
 
-    /// The value of a flag with a duration in Go's format; `None` if it is not set or not a duration.
+    /// The value of a flag with a duration in Go's format; `None` if it is not set, is not a duration, or is longer than a day.
     pub fn duration(&self, name: &str) -> Option<Duration> {
         const DAY: Duration = Duration::from_secs(86_400);
         parse_go_duration(self.text(name)?).filter(|duration| *duration <= DAY)

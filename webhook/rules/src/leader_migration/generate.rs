@@ -40,9 +40,9 @@ pub enum Refusal {
     Downgrade(u64, u64),
 }
 
-/// The YAML of a v1 configuration for both controller managers. Unknown names have no effect, so the
-/// configuration lists each name that a controller has at either version. Cloud providers register Node IPAM
-/// under either name.
+/// The YAML of a v1 configuration for both controller managers. Unknown names have no effect, so the configuration lists each
+/// name that a controller has at one of the two versions. A cloud provider can register Node IPAM under either of its names, so
+/// the configuration lists both.
 ///
 /// # Errors
 /// There is nothing to migrate, or leader migration cannot protect the upgrade.

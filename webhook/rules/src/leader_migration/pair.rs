@@ -41,7 +41,7 @@ impl ControllerManagers {
     }
 }
 
-/// A control plane before and after an upgrade, or another change of its Machines.
+/// A control plane before and after an upgrade or another change of its Machines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControllerManagerChange {
     /// Before.
@@ -79,9 +79,9 @@ pub enum UpgradeEffect {
     Protected,
     /// Leader migration is on, but the controller runs under a main lock.
     Unprotected,
-    /// No controller manager runs the controller, or the controller stops while a controller manager without
-    /// it holds the migration lock. A controller that the user disables counts as orphaned only in a
-    /// handover; see [`Pair::is_handover`].
+    /// No controller manager runs the controller, or the controller stops while a controller manager without it holds the
+    /// migration lock. A controller that the user disables counts as orphaned only in a handover; see
+    /// [`ControllerManagerChange::is_handover`].
     Orphaned(Phase),
     /// The user switches the controller off: it ran before, no controller manager has it after the change,
     /// and the change is not a handover.
@@ -108,7 +108,7 @@ impl UpgradeEffect {
     }
 }
 
-/// A controller in an upgrade.
+/// One controller in an upgrade, with the controller managers that run it before and after.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// The controller.
@@ -122,8 +122,7 @@ pub struct Row {
     pub verdict: UpgradeEffect,
 }
 
-/// How long a controller runs in no controller manager during the handover. Such gaps occur even in an upgrade
-/// without problems.
+/// How long no controller manager runs a controller during the handover. Such gaps occur even in an upgrade without problems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gaps {
     /// Between the old and the new kube-controller-manager, for controllers under the main lock.
@@ -170,7 +169,7 @@ impl ControllerManagerChange {
         finding::findings(self.before.managers().chain(self.after.managers()))
     }
 
-    /// Whether the upgrade would harm the cluster, or a setting has no effect.
+    /// Whether the upgrade would harm the cluster, a controller manager exits at startup, or the user must correct a setting.
     pub fn has_problem(&self) -> bool {
         !self.startup_errors().is_empty()
             || self.rows().iter().any(|row| row.verdict.is_problem())

@@ -1,10 +1,10 @@
-//! A controller manager in a manifest: a Pod, or the template of a `Deployment` or a `DaemonSet`.
+//! A controller manager in a manifest: a Pod, or the Pod template of a `Deployment`, a `DaemonSet` or a `StatefulSet`.
 
 use serde_json::Value;
 
 use super::{Component, Flags};
 
-/// The name that images, programs and containers of cloud-controller-managers contain.
+/// The text that the names of images, programs and containers of cloud-controller-managers contain.
 pub const CLOUD_CONTROLLER_MANAGER: &str = "cloud-controller-manager";
 
 /// An image whose tags follow the versions of Kubernetes.
@@ -52,7 +52,7 @@ const NUMBERED_AS_KUBERNETES: [Numbering; 6] = [
 /// Azure's v1.1 is for Kubernetes 1.22.
 const NUMBERED_SINCE: u64 = 23;
 
-/// Programs that run the command that one of their arguments contains.
+/// Shells. A shell runs a command that is one of its arguments.
 const SHELLS: [&str; 4] = ["sh", "bash", "ash", "dash"];
 
 /// The container of a controller manager, with the Pod around it.
@@ -83,10 +83,9 @@ impl<'v> Workload<'v> {
         Self::find_component(Component::Cloud, manifest)
     }
 
-    /// Finds a component in a Pod, `Deployment`, `DaemonSet` or `StatefulSet`: the first container whose
-    /// program contains the component's name; if there is none, the first one whose image contains it; or
-    /// else the first one whose own name contains it. Arguments do not count, because another program can
-    /// mention the component in its arguments.
+    /// Finds a component in a Pod, `Deployment`, `DaemonSet` or `StatefulSet`. Prefers a container whose program contains the
+    /// component's name, then a container whose image contains it, then a container whose own name contains it. Arguments do not
+    /// count, because another program can mention the component in its arguments.
     pub fn find_component(component: Component, manifest: &'v Value) -> Option<Self> {
         let pod = match manifest.get("kind")?.as_str()? {
             "Pod" => manifest.get("spec")?,

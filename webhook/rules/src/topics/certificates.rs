@@ -67,7 +67,8 @@ const RULES: &[Rule] = &[
 const P384: &str = "ECDSA-P384";
 const P384_SINCE: u64 = 34;
 
-/// The first minor version whose kubeadm gets the algorithm: Cluster API leaves it out of the configuration of older ones.
+/// The first minor version for which Cluster API writes the algorithm into kubeadm's configuration. For older versions, it omits
+/// the algorithm.
 const ALGORITHM_SINCE: u64 = 31;
 
 /// The default validity of certificates in kubeadm, in days.

@@ -119,12 +119,12 @@ const fn files(component: Component) -> &'static [&'static str] {
     }
 }
 
-/// kubeadm's `CertificatesDir` and `DataDir` of etcd, by default.
+/// The default folders of kubeadm for certificates (`CertificatesDir`) and for the data of etcd (`DataDir`).
 const CERTIFICATES: &str = "/etc/kubernetes/pki";
 const ETCD_DATA: &str = "/var/lib/etcd";
 
-/// The folders of certificate authorities that kubeadm mounts into kube-apiserver and kube-controller-manager, all but the first only if
-/// the Machine has them.
+/// The folders of certificate authorities that kubeadm mounts into kube-apiserver and kube-controller-manager. kubeadm always
+/// mounts the first one. It mounts each other folder only if the folder exists on the Machine.
 const fn authorities(minor: u64) -> [&'static str; 6] {
     let [red_hat, red_hat_bundles] = if minor < 31 {
         ["/etc/pki", "/etc/pki"]
@@ -237,7 +237,7 @@ fn file_unmounted(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults
                 Component::ControllerManager => "add the file to controllerManager.extraVolumes",
                 Component::Scheduler => "add the file to scheduler.extraVolumes",
                 Component::Etcd | Component::Kubelet => {
-                    "put the file into CERTIFICATES_DIR/etcd, which kubeadm mounts into etcd"
+                    "put the file into the folder etcd of certificatesDir, which kubeadm mounts into the Pod of etcd"
                 }
             };
             let fault = Fault {
@@ -253,7 +253,8 @@ fn file_unmounted(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults
     }
 }
 
-/// The absolute path of a file, without repeated slashes, `.` and `..`. The components run in the root folder.
+/// The absolute path of a file, without repeated slashes, `.` and `..`. A relative path starts at the root folder, in which the
+/// components run.
 fn from_root(path: &str) -> String {
     let mut parts = Vec::new();
     for part in path.split('/').filter(|part| !part.is_empty() && *part != ".") {

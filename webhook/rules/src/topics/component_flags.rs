@@ -53,7 +53,7 @@ const RULES: &[Rule] = &[
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
-        // Somebody may run a build of their own.
+        // A user may run a custom build of a component that knows other flags.
         overridable: true,
         topology: InTopology::Strands,
         source: DERIVED,
@@ -105,8 +105,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "kubelet-label-refused",
         summary: "a kubelet must only set labels that Kubernetes lets it set",
-        why: "The kubelet exits at startup if node-labels has a label in the domains kubernetes.io or k8s.io that a kubelet may \
-              not set. The Machine then never becomes a Node.",
+        why: "The kubelet exits at startup if node-labels has a label in the domains kubernetes.io or k8s.io that Kubernetes \
+              does not let a kubelet set. The Machine then never becomes a Node.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -126,14 +126,15 @@ pub(super) struct Given<'c> {
 }
 
 impl Given<'_> {
-    /// Whether the kubelet may have other settings beside its flags than those of kubeadm.
+    /// Whether the kubelet may get settings that come neither from its flags nor from kubeadm.
     pub(super) fn has_kubelet_configuration(&self, spec: &ControlPlaneSpec<'_>) -> bool {
         self.flags.get("config-dir").is_some()
             || self.flags.get("config").is_some()
             || spec.kubeadm_config().is_some_and(KubeadmConfigSpec::has_patches)
     }
 
-    /// The version whose feature gates apply, as `--emulated-version` may say; `None` if it is not known.
+    /// The version whose feature gates apply: the one in `--emulated-version`, or else that of the component; `None` if it is not
+    /// known.
     pub(super) fn gates_version(&self) -> Option<Version> {
         let is_emulated = self.flags.get("emulated-version").is_some();
         // Some defaults depend on the version of the other components.
@@ -170,8 +171,8 @@ pub(super) fn given<'c>(spec: &ControlPlaneSpec<'c>) -> impl Iterator<Item = Giv
         })
 }
 
-/// The version of the components. If the object has none, as a template of a control plane, the newest that is known; `None` if the
-/// version is not valid, which another rule reports.
+/// The version of the components. If the object has no version, as a template, this is the newest version in the tables. `None`
+/// if the version is not valid, which another rule reports.
 pub(super) fn kubernetes_version(spec: &ControlPlaneSpec<'_>) -> Option<Version> {
     match spec.version_text() {
         Some(_) => spec.version().cloned(),
@@ -232,7 +233,7 @@ impl<'n> Unknown<'n> {
         self.absence != Absence::Always || is_plain_name(self.name)
     }
 
-    /// Reports the name. `unnamed` is the path of the field without the name, if the path has the name.
+    /// Reports the name. `field` is the path of the field. If this path contains the name, `unnamed` is the path without it.
     pub(super) fn push(
         &self,
         field: Cow<'static, str>,
@@ -360,7 +361,8 @@ fn flag_unknown(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
     for (component, flag, answer) in answers(spec).filter(|(_, flag, _)| !flag.name.is_empty()) {
         let absence = match answer {
             Answer::Unknown(absence) => absence,
-            // Removed before the oldest version of the tables, so perhaps not yet in this one.
+            // A version before the oldest one in the tables may have removed the flag. The version of the object may be older
+            // still and know the flag, so the rule only warns.
             Answer::NotCovered if is_older(spec, component) && is_never_known(component, flag.name) => {
                 Absence::Always
             }
@@ -421,7 +423,7 @@ fn value_refused(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults)
         flags,
     } in given(spec)
     {
-        // A template may be for another version.
+        // A template has no version, so the checks that only some versions make do not apply.
         let minor = spec.version_text().map(|_| version.minor);
         for flag in flags.iter().filter(|flag| !has_placeholder(flag.value)) {
             let Answer::Known(known) = components::flag(component, flag.name, &version) else {
@@ -447,7 +449,7 @@ fn value_refused(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults)
     taint_refused(spec, faults);
 }
 
-/// Reports taints whose effect the kubelet, which gets them as a flag, does not know.
+/// Reports taints with an effect that the kubelet does not know. kubeadm passes these taints to the kubelet as a flag.
 fn taint_refused(spec: &ControlPlaneSpec<'_>, faults: &mut Faults) {
     let config = spec.kubeadm_config();
     let init = config.and_then(|config| config.init_configuration.as_ref()?.node_registration.as_ref());
@@ -524,10 +526,11 @@ fn kubelet_label_refused(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut
                     field: flag.path(spec),
                     reason: CauseReason::Forbidden,
                     value: Some(HIDDEN.to_owned()),
-                    detail: format!("a kubelet may not set {label}, and exits at startup").into(),
-                    remedy: "remove the label here; Cluster API copies labels such as node-role.kubernetes.io/NAME to the Node from \
-                             machineTemplate.metadata.labels, and for workers from spec.template.metadata.labels of the MachineDeployment; \
-                             set other labels with kubectl label".into(),
+                    detail: format!("Kubernetes does not let a kubelet set {label}, so the kubelet exits at startup").into(),
+                    remedy: "remove the label here. If its domain is node-role.kubernetes.io, node-restriction.kubernetes.io or \
+                             node.cluster.x-k8s.io, set it in spec.machineTemplate.metadata.labels, or for workers in \
+                             spec.template.metadata.labels of the MachineDeployment: Cluster API copies it to the Node. Set any other \
+                             label with kubectl label node".into(),
                 };
                 faults.push_redacted(key, fault);
             }

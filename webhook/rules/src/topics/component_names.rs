@@ -99,7 +99,7 @@ const RULES: &[Rule] = &[
 /// The prefix of Kubernetes' own feature gates.
 const KUBE: &str = "kube:";
 
-/// From 1.31 on, programs with several components take their own gates with a prefix; the kubelet and etcd do not.
+/// From 1.31 on, a component accepts its feature gates with the prefix [`KUBE`]. The kubelet and etcd do not.
 const fn takes_prefix(component: Component, minor: u64) -> bool {
     !matches!(component, Component::Kubelet | Component::Etcd) && minor >= 31
 }
@@ -128,7 +128,7 @@ fn gate_flags<'c>(spec: &ControlPlaneSpec<'c>) -> impl Iterator<Item = (Given<'c
     })
 }
 
-/// What a component answers to a feature gate. An emulated version has defaults and locks of its own, and refuses newer gates.
+/// Whether a component knows a feature gate. An emulated version has defaults and locks of its own, and refuses newer gates.
 fn answer(given: &Given<'_>, name: &str) -> Answer<Gate> {
     let answer = components::gate(given.component, name, &given.version);
     let Answer::Known(gate) = answer else {
@@ -250,7 +250,8 @@ fn gate_value_refused(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fa
     }
 }
 
-/// The gates that a flag leaves on without what they need. A component looks for them only if it accepts each gate by itself.
+/// The feature gates that are on although gates that they need are off. A component checks this only if it accepts each gate of
+/// the flag by itself.
 fn unmet_gates(
     given: &Given<'_>,
     flag: &FlagValue<'_>,

@@ -32,7 +32,7 @@ const RULES: &[Rule] = &[
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
-        // A build of Kubernetes can contain a controller of another name.
+        // A user may run a custom build of Kubernetes with other controllers.
         overridable: true,
         topology: InTopology::Strands,
         source: "kube-controller-manager 1.37.0: not in the list of known controllers",

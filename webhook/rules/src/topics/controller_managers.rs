@@ -22,9 +22,9 @@ pub enum Unknown {
     NoVersion,
     /// A static Pod cannot be read, so it may be a cloud-controller-manager.
     #[error(
-        "cannot read the static Pod in spec.kubeadmConfigSpec.files[{0}]: its content must be a Pod in YAML \
-         or JSON, as plain text of at most 64 KiB, and the Pod must start the program directly, not through \
-         a shell, with flags that contain no environment variables or placeholders"
+        "cannot read the static Pod in spec.kubeadmConfigSpec.files[{0}]. Its content must be one Pod in YAML or JSON, as plain \
+         text of at most 64 KiB. The Pod must start the controller manager itself, not through a shell. Its flags must contain no \
+         environment variables or placeholders"
     )]
     StaticPod(usize),
     /// More than one static Pod is a cloud-controller-manager.
@@ -110,7 +110,8 @@ pub fn cloud_controller_manager(spec: &ControlPlaneSpec<'_>) -> Result<Option<Cl
             manager: cloud_of(spec, index, workload)?,
             index,
         })),
-        // A Secret may contain it. If another static Pod does, the Secret contains another program.
+        // A Secret may contain a cloud-controller-manager. If a static Pod that can be read is one, the Secret contains another
+        // program.
         (None, None) => pods
             .first_not_plain_text
             .map_or(Ok(None), |index| Err(Unknown::StaticPod(index))),

@@ -81,14 +81,14 @@ const FIELD: &str = "spec.kubeadmConfigSpec.clusterConfiguration.dns.imageTag";
 /// The major, minor and patch version of `CoreDNS`, which is all that Cluster API compares.
 type Release = (u64, u64, u64);
 
-/// What Cluster API does with the Corefile if the image tag of `CoreDNS` changes, or stays and the image changes
+/// What Cluster API does with the Corefile if the image tag of `CoreDNS` changes, or if only the image changes
 /// (`validateCoreDNSImageTag`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CorefileMigration {
     Possible,
     /// Cluster API never lowers the version.
     Downgrade,
-    /// No Cluster API can migrate from this old version.
+    /// No version of Cluster API can migrate from this old version.
     Unsupported,
     /// [`VERSIONS`] lacks one of the versions. A newer Cluster API may support such a version, even if it lies between two
     /// versions in the table.
@@ -141,14 +141,14 @@ fn coredns_upgrade<'c>(change: &'c Change<'_, KubeadmControlPlane<'_>>) -> Optio
     })
 }
 
-/// The new tag, unless Cluster API does not change `CoreDNS`.
+/// The new tag; `None` if Cluster API does not change `CoreDNS`.
 fn managed_tag<'c>(change: &'c Change<'_, KubeadmControlPlane<'_>>) -> Option<&'c str> {
     let tag = dns_tag(&change.new.common_spec())?;
     (!change.new.metadata.has_annotation(SKIP_ANNOTATION)).then_some(tag)
 }
 
-/// The first tag of a control plane with Machines. Only the workload cluster shows from which version Cluster API would
-/// migrate.
+/// The new tag of a control plane that already has Machines, but had no tag before. Only the workload cluster shows from which
+/// version Cluster API would then migrate.
 fn first_tag<'c>(change: &'c Change<'_, KubeadmControlPlane<'_>>) -> Option<&'c str> {
     let old = change.old?;
     let has_machines = old
@@ -202,9 +202,9 @@ fn version_unknown(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fa
         );
         faults.push(fault(new, CauseReason::Invalid, detail, remedy));
     } else if let Some(new) = first_tag(change) {
-        let detail = "the tag was unset, so kcp-webhook does not know which version of CoreDNS runs; if the running version \
-                      is newer than the tag, or unknown to Cluster API, Cluster API never updates CoreDNS, and its reconciles \
-                      of the control plane fail once the Machines are up to date";
+        let detail = "the tag was unset, so kcp-webhook does not know which version of CoreDNS runs; if that version is newer \
+                      than the tag, or Cluster API does not know that version, Cluster API never updates CoreDNS; its \
+                      reconciles of the control plane then fail as soon as all Machines are up to date";
         let name = change.new.metadata.name.as_deref().unwrap_or("NAME");
         let remedy = format!(
             "compare the tag with the CoreDNS that runs: kubectl kcp plan {name}{} -f FILE",

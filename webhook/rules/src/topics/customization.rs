@@ -263,7 +263,7 @@ pub(crate) fn pointers<'c>(
     })
 }
 
-/// Same as [`pointers`], to change them.
+/// Like [`pointers`], but mutable, and with the field and the rule of each pointer.
 pub(crate) fn pointers_mut<'c>(
     customization: &'c mut ClusterDeploymentCustomization<'_>,
 ) -> impl Iterator<Item = PointerMut<'c>> {

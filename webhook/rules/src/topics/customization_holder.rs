@@ -1,4 +1,4 @@
-//! Clusters that refer to a customization of another holder, or of Hive.
+//! Clusters that refer to a customization that another cluster holds, or that Hive manages.
 
 use kcp_api::{lease_record::LeaseRecord, names::annotation};
 

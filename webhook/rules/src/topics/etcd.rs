@@ -80,8 +80,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "etcd-upgrade-unsafe",
         summary: "etcd must run 3.5.26 or later before it is upgraded to 3.6",
-        why: "etcd 3.6 reads its members from another place than etcd 3.5. Up to 3.5.25, this place can still list members that \
-              were removed long ago. After the upgrade, these members count as voters, so etcd can lose its quorum.",
+        why: "etcd 3.5 reads its list of members from its v2 store, and etcd 3.6 from its v3 store. Up to 3.5.25, the v3 store can \
+              still list members that were removed long ago. In 3.6, they count as voters, so etcd can lose its quorum.",
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Transition,
@@ -103,8 +103,9 @@ pub fn is_too_old_for_3_6(version: &Version) -> bool {
     (version.major, version.minor, version.patch) < (FIRST_SAFE.major, FIRST_SAFE.minor, FIRST_SAFE.patch)
 }
 
-/// The version of stacked etcd: that of its image tag, or the minor version of kubeadm's default, with patch version 0, because the
-/// default depends on the patch version of kubeadm. `None` if the tag is not a version, and for external etcd.
+/// The version of stacked etcd: that of its image tag, or else the minor version that kubeadm runs by default. The default has
+/// the patch version 0 here, because its patch version depends on that of kubeadm. `None` if the tag is not a version, or if etcd
+/// is external.
 pub(super) fn etcd_version(spec: &ControlPlaneSpec<'_>, kubernetes_minor: u64) -> Option<Version> {
     if spec
         .kubeadm_config()
@@ -115,7 +116,7 @@ pub(super) fn etcd_version(spec: &ControlPlaneSpec<'_>, kubernetes_minor: u64) -
     stacked_version(image_tag(spec), kubernetes_minor)
 }
 
-/// [`etcd_version`] with the image tag in the spec, which may be empty.
+/// Like [`etcd_version`], for a given image tag. An empty tag counts as unset.
 pub fn stacked_version(tag: Option<&str>, kubernetes_minor: u64) -> Option<Version> {
     match tag.filter(|tag| !tag.is_empty()) {
         Some(tag) => tag_version(tag),
@@ -128,14 +129,15 @@ fn image_tag<'c>(spec: &ControlPlaneSpec<'c>) -> Option<&'c str> {
     local.image_tag.as_deref().filter(|tag| !tag.is_empty())
 }
 
-/// The version of etcd in a tag such as `3.5.26-0`. `None` for a tag that moves, such as `3.5`, and for the numbers of somebody else.
+/// The version of etcd in a tag such as `3.5.26-0`. `None` for a tag that moves, such as `3.5`, and for a tag with a vendor's own
+/// version number.
 fn tag_version(tag: &str) -> Option<Version> {
     let version = images::parse_tag_version(tag).ok()?;
     (version.major == 3 && tag.matches('.').count() >= 2).then_some(version)
 }
 
-/// The minor version of etcd that kubeadm runs by default (kubeadm, `app/constants/constants.go`); `None` for a version of Kubernetes
-/// that was not read.
+/// The minor version of etcd that kubeadm runs by default (kubeadm, `app/constants/constants.go`); `None` for a version of
+/// Kubernetes that this table does not cover.
 const fn default_etcd_minor(kubernetes_minor: u64) -> Option<u64> {
     match kubernetes_minor {
         29..=33 => Some(5),

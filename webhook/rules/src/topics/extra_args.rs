@@ -186,7 +186,7 @@ pub fn kubelets<'c>(spec: &ControlPlaneSpec<'c>) -> [FlagList<'c>; 2] {
     })
 }
 
-/// The flags of each component; those of the kubelet twice, for the first Machine and for the others.
+/// The flags of each component. The kubelet has two lists of flags: one for the first Machine, and one for the other Machines.
 pub fn component_flags<'c>(spec: &ControlPlaneSpec<'c>) -> [(Component, FlagList<'c>); 6] {
     let cluster = spec.cluster_configuration();
     let etcd = spec

@@ -148,7 +148,7 @@ fn settings_unsupported(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut 
                 value: Some("true".to_owned()),
                 redacted: user.name.as_deref(),
             },
-            "Ignition cannot disable a user".to_owned(),
+            "Cluster API does not support inactive users with Ignition".to_owned(),
             "omit the user, or set neither a password nor an SSH key",
         );
     }
@@ -157,7 +157,7 @@ fn settings_unsupported(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut 
             push(
                 format!("files[{index}].encoding"),
                 UnsupportedValue::shown(encoding),
-                "Ignition does not decompress files".to_owned(),
+                "Cluster API does not support compressed files with Ignition".to_owned(),
                 "write the content as plain text or base64",
             );
         }
@@ -248,7 +248,7 @@ fn unsupported_disks(
                 push(
                     format!("diskSetup.filesystems[{index}].{field}"),
                     UnsupportedValue::one_of(&["auto", "any", "none"], value),
-                    format!("Ignition does not support {field}"),
+                    format!("Cluster API does not support {field} with Ignition"),
                     remedy,
                 );
             }

@@ -64,8 +64,8 @@ const RULES: &[Rule] = &[
     },
 ];
 
-/// The kinds whose schema requires an image, or a template or server with one. The templates of other providers can choose an image
-/// by the version of the Machine.
+/// The kinds whose schema requires an image, or requires a template or a server that contains an image. The templates of other
+/// providers can choose an image by the version of the Machine.
 const KINDS_WITH_IMAGE: [&str; 9] = [
     "CloudStackMachineTemplate",
     "HCloudMachineTemplate",

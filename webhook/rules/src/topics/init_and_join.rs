@@ -72,8 +72,8 @@ type IsSet = fn(&KubeadmConfigSpec<'_>) -> bool;
 const INIT: IsSet = |config| config.init_configuration.is_some();
 const JOIN: IsSet = |config| config.join_configuration.is_some();
 
-/// The sections that register Nodes: the name, whether it is set, whether the other one is set, what kubeadm does without it,
-/// and what to do.
+/// The two sections that register Nodes. Each entry has the name of the section, whether the section is set, whether the other
+/// section is set, what kubeadm does without the section, and what to do.
 const SECTIONS: &[(&str, IsSet, IsSet, &str, &str)] = &[
     (
         "initConfiguration",
@@ -92,7 +92,8 @@ const SECTIONS: &[(&str, IsSet, IsSet, &str, &str)] = &[
 ];
 
 fn section_missing(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
-    // Later, kubeadm init does not run again, and another rule covers the removal of a section.
+    // Only a new control plane is checked: kubeadm init does not run again later, and another rule covers the removal of a
+    // section.
     let Some(config) = change.new.kubeadm_config().filter(|_| change.old.is_none()) else {
         return;
     };

@@ -25,8 +25,8 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[Rule {
     id: "joining-machine-outdated",
     summary: "a change must not make the second control plane Machine outdated while it joins",
-    why: "The second etcd member can vote before its Machine has a Node. If the Machine becomes outdated then, Cluster API \
-          deletes it without removing its member: etcd loses its quorum. The topology controller is denied, too: it tries again.",
+    why: "The second etcd member can vote before its Machine has a Node. If the Machine becomes outdated meanwhile, Cluster API \
+          deletes it, but not its member, and etcd loses its quorum. The topology controller is denied too, and tries again.",
     operations: ON_UPDATE,
     action: Action::Deny,
     scope: Scope::Cluster(&[Part::Machines, Part::Cluster]),
@@ -71,8 +71,8 @@ fn joining_machine_outdated(change: &Change<'_, KubeadmControlPlane<'_>>, faults
             reason: CauseReason::Forbidden,
             value: None,
             detail: format!(
-                "Machine {joining} has no Node yet, but may already vote in etcd; this change makes the Machine outdated, so \
-                 Cluster API would delete the Machine but not its etcd member, and etcd would lose its quorum"
+                "Machine {joining} has no Node yet, but its etcd member may already vote; this change makes the Machine outdated, \
+                 so Cluster API would delete the Machine but not its etcd member, and etcd would lose its quorum"
             )
             .into(),
             remedy: remedy(change, &control_plane).into(),
@@ -80,7 +80,8 @@ fn joining_machine_outdated(change: &Change<'_, KubeadmControlPlane<'_>>, faults
     );
 }
 
-/// A pause of the control plane permits the change, but not one that a topology makes: its controller is paused with the Cluster.
+/// How to make the change. If a user writes the control plane, a pause permits the change. If the topology controller writes it,
+/// a pause does not help, because a pause of the Cluster also stops the topology controller.
 fn remedy(change: &Change<'_, KubeadmControlPlane<'_>>, control_plane: &str) -> String {
     let wait = "wait until the Machine has a Node; if it never gets a Node,";
     let remove = "remove the Machine's member from etcd, if there is one;";
@@ -97,8 +98,9 @@ fn remedy(change: &Change<'_, KubeadmControlPlane<'_>>, control_plane: &str) -> 
     )
 }
 
-/// The Machine without a Node whose etcd member may be the second voter. `None` before the first Machine has joined, if at
-/// least two Machines with a Node stay, and while kubeadm cannot run, because the bootstrap data does not exist.
+/// The Machine without a Node whose etcd member may be the second voter. `None` in three cases: the first Machine has not joined
+/// yet; at least two Machines have a Node and are not being deleted; or kubeadm cannot run yet, because the bootstrap data does
+/// not exist.
 fn joining_second_member(machines: &[Machine]) -> Option<&Machine> {
     let joined = || machines.iter().filter(|machine| machine.has_node);
     let staying = joined().filter(|machine| !machine.is_deleting);

@@ -245,7 +245,7 @@ pub(super) fn source<'c>(spec: &ControlPlaneSpec<'c>) -> Option<(FlagValue<'c>, 
     Some((flag, source))
 }
 
-/// The length of the folder `mount`, without a slash at its end, if `path` is this folder or below it.
+/// Returns the length of `mount` without a slash at its end, if `path` is this folder or is below it; otherwise `None`.
 pub(super) fn length_above(path: &str, mount: &str) -> Option<usize> {
     let mount = mount.trim_end_matches('/');
     let rest = path.strip_prefix(mount)?;
@@ -370,8 +370,8 @@ fn configuration_unchecked(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &m
     );
 }
 
-/// The effective leader migration configuration, with the index of its file in `files`; the default one if there is no
-/// file. `None` if the configuration is unknown or invalid.
+/// The effective leader migration configuration, with the index of its file in `files`. If no file is set, this is the default
+/// configuration. `None` if leader migration is off, or if the configuration is unknown or invalid.
 pub(super) fn effective_configuration(
     spec: &ControlPlaneSpec<'_>,
     minor: u64,

@@ -213,7 +213,7 @@ fn machines(migrations: &[(&str, Option<&[&str]>)]) -> View {
     }
 }
 
-/// A control plane at the version of [`NODE_IPAM`], without leader migration.
+/// A control plane at the version of [`WITH_NODE_IPAM`], without leader migration.
 const OFF: &str = r#"{"spec":{"version":"v1.35.4"}}"#;
 
 const CASES: &[Case] = &[

@@ -59,7 +59,7 @@ fn handover_unsafe(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fa
     if (old.minor(), old.kubeadm_config()) == (new.minor(), new.kubeadm_config()) {
         return;
     }
-    // The Cluster decides whether there is a Pod network. Almost every Cluster has one.
+    // kubeadm sets --allocate-node-cidrs if the Cluster has a Pod network. Almost every Cluster has one, so the rule assumes one.
     let (Ok(now), Ok(then)) = (
         kube_controller_manager(&old, true),
         kube_controller_manager(&new, true),
@@ -152,7 +152,7 @@ fn harm(rows: &[Row], pair: &ControllerManagerChange, known: Cloud) -> Option<(S
     let row = rows.first()?;
     let names: Vec<&str> = rows.iter().map(|row| row.controller.canonical).collect();
     let names = names.join(", ");
-    // Without leader election, no lock separates anything, and that is what the user chose.
+    // Without leader election, no lock keeps a controller from running twice. The user has chosen this, so the rule only warns.
     let certain = if pair.elects_leaders() {
         Action::Deny
     } else {
@@ -168,7 +168,7 @@ fn harm(rows: &[Row], pair: &ControllerManagerChange, known: Cloud) -> Option<(S
         UpgradeEffect::CannotStart(Component::Cloud, phase) if phase != Phase::Before => {
             let error = cloud_then?.startup_errors.first()?;
             let detail = format!(
-                "after the rollout no controller manager would run {names}, because cloud-controller-manager exits \
+                "after the rollout, no controller manager would run {names}, because cloud-controller-manager exits \
                  at startup: {error}"
             );
             Some((detail, certain))
@@ -206,12 +206,12 @@ fn stopped(names: &str, row: &Row, phase: Phase) -> String {
         "after"
     };
     if row.runners_after.is_empty() {
-        let now = if row.runners_before.is_empty() {
-            "and none does now".to_owned()
-        } else {
-            format!("which now runs {}", places(&row.runners_before))
+        let now = match (row.runners_before.is_empty(), names.contains(", ")) {
+            (true, _) => "none does now".to_owned(),
+            (false, true) => format!("now they run {}", places(&row.runners_before)),
+            (false, false) => format!("now it runs {}", places(&row.runners_before)),
         };
-        format!("{when} the rollout no controller manager would run {names}, {now}")
+        format!("{when} the rollout, no controller manager would run {names}; {now}")
     } else {
         format!(
             "{names} would run {}, but would stop {when} the rollout whenever a controller manager that does \
@@ -232,7 +232,7 @@ fn not_in_files(names: &str, known: Cloud) -> String {
             does"
         }
     };
-    format!("after this update kube-controller-manager does not run {names}, {why}")
+    format!("after this update, kube-controller-manager does not run {names}, {why}")
 }
 
 /// The controller managers that run a controller, with their locks. Does not contain the names of Leases,

@@ -68,7 +68,7 @@ const POOL: &str = "spec.clusterPoolRef.poolName";
 const CUSTOMIZATION: &str = "spec.clusterPoolRef.clusterDeploymentCustomization";
 const CLAIM: &str = "spec.clusterPoolRef.claimName";
 
-/// The label with which Hive accepts a new cluster that has a claim, so that clusters can be restored from a backup.
+/// The label that makes Hive accept a new cluster with a claim. Users set it to restore a cluster from a backup.
 const RESTORED: &str = "hive.openshift.io/disable-creation-webhook-for-dr";
 
 fn reference_changed(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faults) {

@@ -159,7 +159,7 @@ fn rollout_time_past(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut 
         return;
     };
     let unchanged = change.old.and_then(KubeadmControlPlane::rollout_after) == Some(after);
-    // Accept the current time: the proposal says to use it for an immediate rollout, and `clusterctl alpha rollout restart` does.
+    // Accept the current time: the proposal and `clusterctl alpha rollout restart` use it to start a rollout immediately.
     let is_past = now.duration_since(after) > NOW_TOLERANCE;
     if !is_past || unchanged || change.context.field_manager == Some(FIELD_MANAGER) {
         return;

@@ -209,9 +209,9 @@ fn unobserved_fault(
         Stage::Compared => (
             Action::Warn,
             format!(
-                "Cluster API has compared the Machines with the last change and counts no Machine as outdated, but has not \
-                 recorded the change in status.observedGeneration {generations}: its reconciles fail at a later step, or failed \
-                 earlier and nothing in the status has changed since"
+                "Cluster API has compared the Machines with the last change, and no Machine is outdated. But \
+                 status.observedGeneration does not include the change {generations}. Either the reconciles of Cluster API fail at a \
+                 later step, or an earlier one failed and Cluster API has not written the status since"
             ),
             format!("find the cause: kubectl kcp why {place}"),
         ),
@@ -270,9 +270,9 @@ fn severity(change: &Change<'_, KubeadmControlPlane<'_>>) -> Action {
     }
 }
 
-/// Whether the topology controller writes replicas that it owns, or that this write gives to it: a topology that sets the
-/// replicas for the first time, and one that takes them back from `kubectl scale`. Labels and the field manager of the request do
-/// not show this, because any client can set them.
+/// Whether the topology controller writes replicas that it owns before or after this write. It owns them only after the write if
+/// the topology sets the replicas for the first time, or takes them back from `kubectl scale`. Labels and the field manager of
+/// the request do not show this, because any client can set them.
 fn is_topology_controller(change: &Change<'_, KubeadmControlPlane<'_>>) -> bool {
     let owns_replicas =
         |object: &KubeadmControlPlane<'_>| object.metadata.has_applied(TOPOLOGY_MANAGER, "f:replicas");

@@ -29,7 +29,7 @@ const RULES: &[Rule] = &[
         id: "topology-version-lowered",
         summary: "a Cluster's topology must not lower the version",
         why: "The topology controller cannot plan a downgrade: each of its reconciles fails, and Cluster API then denies the old \
-              version, too. Cluster API's own webhook admits v1.34.2-rc.1 after v1.34.2, and a lower build.",
+              version, too. Cluster API's own webhook still admits some downgrades, such as v1.34.2-rc.1 after v1.34.2.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -41,7 +41,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "version-owned-by-topology",
-        summary: "only its topology may raise the version of a control plane that it owns",
+        summary: "only the topology that owns a control plane may raise its version",
         why: "The topology controller does not lower the version again: each of its reconciles fails while the control plane is \
               ahead of the Cluster, and Cluster API then refuses to raise the version of the Cluster.",
         operations: ON_UPDATE,
@@ -76,7 +76,8 @@ fn lowered_in_topology(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mu
     };
     faults.push(version_change.fault(
         format!(
-            "it is below {}: every reconcile of the topology controller would fail, and Cluster API would deny the old version",
+            "this version is below {}: every reconcile of the topology controller would fail, and Cluster API would deny the old \
+             version",
             version_change.old
         ),
         format!("keep {}, or set a higher version", version_change.old),
@@ -99,8 +100,9 @@ fn raised_beside_topology(change: &Change<'_, KubeadmControlPlane<'_>>, faults: 
     );
     let mut action = Action::Deny;
     if change.context.is_untrusted_topology_controller() {
-        // A denial of the real topology controller would strand the Cluster. Who only names its field manager gains no more than
-        // with an override, which may need a permission.
+        // If the writer is the real topology controller under another user, a denial would strand the Cluster. Another client
+        // that claims this field manager gains no more than with an override. So the rule denies only if overrides need a
+        // permission.
         if !change.context.authorizes_overrides {
             action = Action::Warn;
         }

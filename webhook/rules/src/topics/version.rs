@@ -207,8 +207,8 @@ pub(super) struct VersionChange<'c> {
 
 impl VersionChange<'_> {
     /// Whether the version rises or falls, as Cluster API's topology controller computes it (`util/version/version.go`, `Compare`
-    /// with `WithBuildTags`). `None` if only identifiers of the build differ that have letters or hyphens, such as commit hashes: the
-    /// controller then accepts either order.
+    /// with `WithBuildTags`). `None` if the versions differ only in parts of the build that have letters or hyphens, such as
+    /// commit hashes. The controller accepts such a change in both directions.
     pub(super) fn order_in_topology(&self) -> Option<Ordering> {
         let order = self.to.cmp_precedence(&self.from);
         if order.is_ne() {

@@ -49,7 +49,7 @@ impl From<&kcp_api::Cluster> for Cluster {
     }
 }
 
-/// A `ClusterPool` without the other fields of its spec, because `lint` also reads fragments of pools.
+/// The fields of a `ClusterPool` that a view needs. Decoding needs no other fields, because `lint` also reads fragments of pools.
 #[derive(Debug, Deserialize)]
 pub struct PoolFragment {
     #[serde(deserialize_with = "metadata::without_managed_fields")]

@@ -20,15 +20,15 @@ use crate::{
 
 /// What a component demands of a value.
 enum Demand {
-    /// One of these words. An empty one stands for no value.
+    /// One of these words. If one of the words is empty, the value can be empty, too.
     OneOf(&'static str),
     /// A number in this range.
     Between(f64, f64),
     /// A number or a duration that is not negative.
     NotNegative,
-    /// What the text says. The function looks at the value, and at the minor version if it is known.
+    /// What the text says. The function checks the value, for a minor version if this is known.
     Text(&'static str, fn(&str, Option<u64>) -> bool),
-    /// A list whose items, but for the empty ones, are what the text says.
+    /// A list. Each item that is not empty must be what the text says.
     Items(&'static str, fn(&str) -> bool),
     /// What components of this minor version and later demand.
     Since(u64, &'static Demand),
@@ -275,14 +275,14 @@ pub(super) fn required_by_check(
     let name = flag.name.replace('_', "-");
     let mut demands = DEMANDS.get(&*name)?.iter();
     let (_, demand) = demands.find(|(components, _)| components.contains(&component))?;
-    // kube-apiserver looks at these only if it writes an audit log.
+    // kube-apiserver checks the flags of an audit backend only if this backend is on.
     let target = match name.get(..9) {
         Some("audit-log") => Some("audit-log-path"),
         Some("audit-web") => Some("audit-webhook-config-file"),
         _ => None,
     };
     let elects = flags.bool("leader-elect") != Some(false);
-    // client-go looks at the burst only if it limits the rate; the kubelet always does.
+    // client-go checks the burst only if it limits the rate. The kubelet always checks it.
     let is_unlimited = component != Kubelet
         && flags
             .value("kube-api-qps")
@@ -343,7 +343,7 @@ fn is_positive(value: &str, _: Option<u64>) -> bool {
     !value.starts_with('-') && value.contains(|c: char| ('1'..='9').contains(&c))
 }
 
-/// Whether a duration is within limits, or no duration, which another check reports.
+/// Whether a duration is within limits. A value that is not a duration counts as within limits, because another check reports it.
 fn is_within(value: &str, limits: impl RangeBounds<Duration>) -> bool {
     parse_duration(value).is_none_or(|duration| limits.contains(&duration) && !value.starts_with('-'))
 }
@@ -374,7 +374,7 @@ fn is_compaction_mode(value: &str, minor: Option<u64>) -> bool {
     ["periodic", "revision"].contains(&value) || value.is_empty() && minor.is_none_or(|minor| minor < 6)
 }
 
-/// The cipher suites of Go (`crypto/tls`), with the two names that Go gave first.
+/// The cipher suites of Go (`crypto/tls`), including the old names of two of them.
 pub(super) fn are_cipher_suites(value: &str, _: Option<u64>) -> bool {
     const SUITES: &str = "TLS_AES_128_GCM_SHA256 TLS_AES_256_GCM_SHA384 TLS_CHACHA20_POLY1305_SHA256 \
         TLS_RSA_WITH_RC4_128_SHA TLS_RSA_WITH_3DES_EDE_CBC_SHA TLS_RSA_WITH_AES_128_CBC_SHA TLS_RSA_WITH_AES_256_CBC_SHA \
@@ -400,7 +400,7 @@ fn is_hsts(item: &str) -> bool {
     ["includeSubDomains", "preload"].contains(&item) || item.starts_with("max-age=")
 }
 
-/// A regular expression cannot begin with an operator.
+/// Whether a regular expression pins both ends of a host. One that begins with an operator is invalid.
 fn is_pinned(item: &str) -> bool {
     !item.starts_with(['*', '+', '?'])
         && ["^", "//"].iter().any(|start| item.contains(start))
@@ -471,7 +471,7 @@ fn is_reserved(item: &str) -> bool {
         .is_some_and(|(name, value)| names.contains(&name.trim()) && is_quantity(value.trim()))
 }
 
-/// A label. Another rule reports those that a kubelet may not set.
+/// Whether an item is a label. A label that Kubernetes does not let a kubelet set also counts, because another rule reports it.
 fn is_label(item: &str) -> bool {
     let (key, value) = item.split_once('=').unwrap_or((item, ""));
     let (key, value) = (key.trim(), value.trim());
@@ -484,13 +484,13 @@ fn are_taints(value: &str, _: Option<u64>) -> bool {
     value.is_empty() || taints.all(|taint| is_taint(taint) && seen.insert(taint_identity(taint)))
 }
 
-/// The key and the effect of a taint, which no other taint has.
+/// The key and the effect of a taint. Two taints of a Node must not have the same key and effect.
 fn taint_identity(taint: &str) -> (&str, &str) {
     let (label, effect) = taint.split_once(':').unwrap_or((taint, ""));
     (label.split('=').next().unwrap_or(label), effect)
 }
 
-/// A taint, with a dash at its end if it is one to remove.
+/// Whether an item is a taint. A dash at the end stands for a taint to remove.
 fn is_taint(item: &str) -> bool {
     let Some((label, effect)) = item.trim_end_matches('-').split_once(':') else {
         return false;

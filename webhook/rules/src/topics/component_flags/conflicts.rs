@@ -1,4 +1,5 @@
-//! Flags that a component refuses together: with each other, with those of kubeadm, or without another one that they need.
+//! Flags that a component refuses. Some exclude each other, some exclude flags that kubeadm sets, and some need another flag that
+//! is missing.
 
 use std::borrow::Cow;
 
@@ -10,7 +11,8 @@ use crate::{
     topics::extra_args::{FlagList, FlagValue, comma_separated, has_placeholder, items},
 };
 
-/// A flag, why the component refuses it beside the others, and what else would have to be set.
+/// A flag, why the component refuses it together with the other flags, and what a user could set so that the component accepts
+/// it.
 type Conflict<'c> = (FlagValue<'c>, Cow<'static, str>, Option<&'static str>);
 
 /// The flags of kube-apiserver that exclude others in a minor version.
@@ -59,12 +61,13 @@ pub(super) fn api_server_conflicts<'c>(flags: &FlagList<'c>, minor: u64) -> Vec<
         let cause = "the flag turns off an API that --enable-priority-and-fairness needs, and that flag is on by default";
         conflicts.push(("runtime-config", cause));
     }
-    // kubeadm enables this plugin unless the flag is set.
+    // kubeadm enables NodeRestriction unless the user sets --enable-admission-plugins.
     let enabled = flags.get("enable-admission-plugins");
     let enabled = comma_separated(enabled.map_or("NodeRestriction", |flag| flag.value));
     let disabled = comma_separated(flags.value("disable-admission-plugins"));
     if disabled.iter().any(|plugin| enabled.contains(plugin)) {
-        let cause = "--enable-admission-plugins, which kubeadm sets to NodeRestriction by default, enables a plugin that the flag disables";
+        let cause = "--enable-admission-plugins, which kubeadm sets to NodeRestriction by default, enables a plugin that \
+                     this flag disables";
         conflicts.push(("disable-admission-plugins", cause));
     }
     let mut modes: Vec<_> = items(flags.value("authorization-mode")).collect();
@@ -112,7 +115,7 @@ fn api_server_pairs(flags: &FlagList<'_>) -> Vec<Pair> {
             is_set("encryption-provider-config"),
         ));
     }
-    // With this flag, a file has the modes.
+    // With --authorization-config, a file contains the authorization modes.
     let modes = flags.value("authorization-mode");
     if flags.get("authorization-config").is_some() || has_placeholder(modes) {
         return pairs;
@@ -141,7 +144,7 @@ fn api_server_pairs(flags: &FlagList<'_>) -> Vec<Pair> {
 }
 
 /// With a list of cipher suites, Go serves HTTP/2 only if the list has one of two suites (`golang.org/x/net/http2`,
-/// `ConfigureServer`). TLS 1.3 has suites of its own.
+/// `ConfigureServer`). This does not apply if TLS 1.3 is the minimum version, because TLS 1.3 has suites of its own.
 fn missing_suite<'c>(flags: &FlagList<'c>) -> Option<Conflict<'c>> {
     let flag = flags.get("tls-cipher-suites")?;
     let suites = comma_separated(flag.value);
@@ -161,7 +164,8 @@ fn missing_suite<'c>(flags: &FlagList<'c>) -> Option<Conflict<'c>> {
         .then(|| (flag, cause.into(), Some("one of these two suites in the list")))
 }
 
-/// The times of leader election, by default 15s, 10s and 2s (`k8s.io/client-go`, `tools/leaderelection`, `NewLeaderElector`).
+/// The conflict between the times of leader election, which are by default 15s, 10s and 2s (`k8s.io/client-go`,
+/// `tools/leaderelection`, `NewLeaderElector`).
 fn election_times<'c>(flags: &FlagList<'c>) -> Option<Conflict<'c>> {
     if flags.bool("leader-elect") == Some(false) {
         return None;
@@ -185,7 +189,7 @@ fn election_times<'c>(flags: &FlagList<'c>) -> Option<Conflict<'c>> {
                  deadline is not above 1.2 times --leader-elect-retry-period (2s)";
     let is_valid =
         |[lease, renewal, retry]: [f64; 3]| lease > renewal && renewal > 1.2 * retry && retry > 0.0;
-    // The flag whose default would do, if there is one.
+    // The flag that the user can remove: with its default, the times are valid.
     let with_default = [
         [15.0, renewal, retry],
         [lease, 10.0, retry],
@@ -197,7 +201,8 @@ fn election_times<'c>(flags: &FlagList<'c>) -> Option<Conflict<'c>> {
     (!is_valid([lease, renewal, retry])).then(|| (flag, cause.into(), None))
 }
 
-/// The certificate and the key with which kube-controller-manager and kube-scheduler serve, and how they elect a leader.
+/// The conflicts of kube-controller-manager and kube-scheduler: the certificate and the key with which they serve, the cipher
+/// suites, and the times of leader election.
 pub(super) fn manager_conflicts<'c>(flags: &FlagList<'c>) -> Vec<Conflict<'c>> {
     let is_set = |name: &'static str| !flags.value(name).is_empty();
     let [certificate, key] = ["tls-cert-file", "tls-private-key-file"];
@@ -211,7 +216,7 @@ pub(super) fn manager_conflicts<'c>(flags: &FlagList<'c>) -> Vec<Conflict<'c>> {
         .collect()
 }
 
-/// The certificates and keys with which kube-controller-manager signs for each signer.
+/// The signers of kube-controller-manager that have a certificate without a key, or a key without a certificate.
 pub(super) fn signer_conflicts<'c>(flags: &FlagList<'c>) -> Vec<Conflict<'c>> {
     const FLAGS: [[&str; 2]; 4] = [
         [
@@ -250,7 +255,7 @@ pub(super) fn kubelet_conflicts<'c>(flags: &FlagList<'c>) -> Vec<Conflict<'c>> {
         .collect()
 }
 
-/// The thresholds of the garbage collection of images, by default 85 and 80 %.
+/// The conflict between the thresholds of image garbage collection, which are by default 85 and 80 %.
 fn image_thresholds<'c>(flags: &FlagList<'c>) -> Option<Conflict<'c>> {
     let names = ["image-gc-high-threshold", "image-gc-low-threshold"];
     let percentage = |(name, default)| match flags.get(name) {
@@ -265,7 +270,7 @@ fn image_thresholds<'c>(flags: &FlagList<'c>) -> Option<Conflict<'c>> {
     (low >= high).then(|| (flag, cause.into(), None))
 }
 
-/// The flags without what they need.
+/// The flags that are set although something that they need is not set.
 fn lone<'c>(flags: &FlagList<'c>, pairs: &[Pair]) -> impl Iterator<Item = Conflict<'c>> {
     pairs.iter().filter_map(|(name, needed, is_set)| {
         let flag = flags.get(name).filter(|flag| !flag.value.is_empty() && !is_set)?;
@@ -291,8 +296,9 @@ const GATES_OF_ETCD: [(&str, &str); 6] = [
 /// The gate that kubeadm 1.34 and later set, unless the user sets `feature-gates`.
 const KUBEADM_GATE_OF_ETCD: &str = "InitialCorruptCheck";
 
-/// The experimental flags of etcd 3.6 exclude their successors: flags (`embed/config.go`, `experimentalFlagMigrationMap`) and feature
-/// gates. kubeadm 1.34 and later set one of each. etcd 3.7 knows none of these flags.
+/// In etcd 3.6, an experimental flag excludes its successor, which is a flag (`embed/config.go`, `experimentalFlagMigrationMap`)
+/// or a feature gate. kubeadm 1.34 and later set one such flag and one such feature gate. etcd 3.7 knows none of the experimental
+/// flags.
 pub(super) fn etcd_conflicts<'c>(
     flags: &FlagList<'c>,
     etcd: &Version,
@@ -309,7 +315,7 @@ pub(super) fn etcd_conflicts<'c>(
             .iter()
             .find_map(|(name, gate)| (*name == successor).then_some(*gate));
         let cause = match (gate, gates) {
-            // etcd looks for the name anywhere in the flag.
+            // etcd looks for the name anywhere in the value of the flag.
             (Some(gate), Some(gates)) if gates.value.contains(gate) => {
                 format!("etcd 3.6 refuses the flag together with the gate {gate}, which is also set").into()
             }

@@ -70,7 +70,7 @@ fn required_by_kind(component: Component, flag: &FlagValue<'_>, kind: &str) -> O
     (!is_accepted).then_some(required)
 }
 
-/// The words that a flag of etcd accepts, as `A|B`.
+/// What the value of a flag of etcd must be, if it must be one of the words `A|B`; `None` if etcd accepts the value.
 fn required_word(is_list: bool, words: &str, value: &str) -> Option<Cow<'static, str>> {
     let is_word = |value: &str| words.split('|').any(|word| word == value);
     let is_accepted = if is_list {
@@ -150,7 +150,8 @@ fn is_named_certificate(value: &str) -> bool {
     files.len() == 2 && files.iter().all(|file| !file.trim().is_empty())
 }
 
-/// Whether etcd accepts a URL (`client/pkg/types/urls.go`), or listens at it (`checkBindURLs`).
+/// Whether etcd accepts a URL (`client/pkg/types/urls.go`). If `is_bound`, etcd must also be able to listen at it
+/// (`checkBindURLs`).
 fn is_member_url(url: &str, is_bound: bool) -> bool {
     let Some((scheme, rest)) = url.trim().split_once(':') else {
         return false;
@@ -173,7 +174,7 @@ fn is_member_url(url: &str, is_bound: bool) -> bool {
     is_host && port.bytes().all(|byte| byte.is_ascii_digit()) && (!is_bound || is_ip || host == "localhost")
 }
 
-/// Whether Go's `strconv` parses an integer, whose prefix may be that of another base.
+/// Whether Go's `strconv` parses an integer. A prefix, such as `0x`, stands for another base.
 pub(super) fn is_integer(value: &str, bits: u32, is_signed: bool) -> bool {
     let (is_negative, digits) = match value.strip_prefix('-') {
         Some(digits) => (true, digits),

@@ -72,9 +72,9 @@ pub struct ServeArguments {
     #[arg(long, value_name = "FILE")]
     pub client_ca_file: Option<PathBuf>,
 
-    /// Names of the API server's client certificate, separated by commas: its common name, or one of its DNS names. A client whose
-    /// certificate has none of these names cannot connect. Without this flag, every certificate that a CA in --client-ca-file has
-    /// signed counts as the API server's.
+    /// Names of the API server, separated by commas. A client certificate counts as the API server's if its common name or one of
+    /// its DNS names is listed. A client with another certificate cannot connect. Without this flag, every certificate that a CA
+    /// in --client-ca-file has signed counts as the API server's.
     #[arg(
         long,
         value_name = "NAMES",
@@ -122,8 +122,8 @@ pub struct ManageArguments {
     #[arg(long, value_name = "NAME", default_value = "kcp-webhook-system")]
     pub namespace: String,
 
-    /// How long the API servers trust a new CA before a Pod serves a certificate from it, and the minimum time for which
-    /// they still trust the old one.
+    /// How long the API servers must trust a new CA before it signs a serving certificate. After that, the API servers still
+    /// trust the old CA for at least this time.
     // API servers watch webhook configurations and usually see a change within a second. A kubelet refreshes a mounted Secret
     // every one to two minutes: its `syncFrequency` of a minute, and the delay of its cache.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
@@ -135,9 +135,9 @@ pub struct ManageArguments {
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub registration_delay: Duration,
 
-    /// Let each API server call the static Pod on its own node, as soon as `kcp-webhook anchor` runs one on the node of every API
-    /// server. The serving certificate is then valid for 127.0.0.1, too. Until then, and when the DaemonSet of the anchors
-    /// is deleted, the API servers call the Service.
+    /// Let each API server call the static Pod on its own node. The API servers call the Service until `kcp-webhook anchor` runs
+    /// such a Pod on the node of every API server, and again when the DaemonSet of the anchors is deleted. With this flag, the
+    /// serving certificate is also valid for 127.0.0.1.
     #[arg(long)]
     pub anchors: bool,
 
@@ -169,7 +169,7 @@ pub struct AnchorArguments {
     #[arg(long, value_name = "NAME")]
     pub node_name: String,
 
-    /// Name of the Pod in which this process runs. The static Pod has the image of its first container.
+    /// Name of the Pod in which this process runs. The static Pod uses the image of that Pod's first container.
     #[arg(long, value_name = "NAME")]
     pub pod_name: String,
 
@@ -181,7 +181,7 @@ pub struct AnchorArguments {
     #[arg(long, value_name = "DIR", default_value = "/etc/kcp-webhook/tls")]
     pub tls_folder: PathBuf,
 
-    /// YAML file with an AdmissionConfiguration for the static Pod. It may be missing.
+    /// YAML file with an AdmissionConfiguration for the static Pod. The file need not exist.
     #[arg(long, value_name = "FILE")]
     pub configuration: Option<PathBuf>,
 
@@ -215,7 +215,8 @@ pub struct AnchorArguments {
     #[arg(long = "serve-argument", value_name = "ARGUMENT", allow_hyphen_values = true)]
     pub serve_arguments: Vec<String>,
 
-    /// How long to wait after SIGTERM until no API server calls a static Pod that is to be removed.
+    /// After SIGTERM, how long to wait for the API servers to stop calling a static Pod whose files must be removed. After this
+    /// time, the files stay.
     #[arg(long, value_name = "DURATION", default_value = "110s", value_parser = duration)]
     pub removal_timeout: Duration,
 
@@ -341,9 +342,9 @@ pub enum CertsCommand {
 
 /// `kcp-webhook certs issue`: writes ca.crt, tls.crt and tls.key.
 ///
-/// For development only: in production, let cert-manager or `kcp-webhook manage` issue and renew certificates. The private key of the authority is
-/// discarded, so every new certificate comes with a new ca.crt, which must be set as caBundle in the webhook
-/// configurations.
+/// For development only: in production, let cert-manager or `kcp-webhook manage` issue and renew certificates. The command
+/// discards the private key of the authority. So every new certificate comes with a new ca.crt, which you must set as the
+/// caBundle of the webhook configurations.
 #[derive(Clone, Debug, Args)]
 pub struct IssueArguments {
     /// Directory to write to. Created if it does not exist.

@@ -40,7 +40,7 @@ pub enum ConfigurationFileError {
         /// The parser's error, with its line and column.
         error: String,
     },
-    /// The file is not an `AdmissionConfiguration`, or it has an exemption for every write.
+    /// The file is not an `AdmissionConfiguration`, or one of its exemptions would exempt every write.
     #[error("{}: {error}", path.display())]
     Invalid {
         path: PathBuf,
@@ -237,8 +237,8 @@ pub fn parse(path: &Path, content: &[u8]) -> Result<Parsed, ConfigurationFileErr
         })
 }
 
-/// `kcp-webhook check-configuration`: prints the problems of a configuration file, or of the file in a manifest of its
-/// ConfigMap. Returns whether it has none.
+/// `kcp-webhook check-configuration`: prints the problems of a configuration file. The file may also be the manifest of a
+/// ConfigMap that contains the configuration. Returns whether there are no problems.
 pub fn check(path: &Path, now: Timestamp, out: &mut impl io::Write) -> Result<bool, CheckError> {
     let mut content = fs::read(path).map_err(|error| unreadable(path, error))?;
     if let Ok(manifest) = serde_saphyr::from_slice::<ConfigurationMap>(&content)

@@ -4,7 +4,7 @@
 //!
 //! All modules, in layers. Each module uses only modules below it in this list, which a test checks.
 //!
-//! - [`manager`]: certificates, registration, static Pods: everything that no review passes
+//! - [`manager`]: certificates, registration, static Pods: everything through which no review passes
 //! - [`serve`]: starts the server, runs it, and shuts it down
 //! - [`review`]: one review, from its HTTP request to its response
 //! - `health`: serves `/livez`, `/readyz` and `/metrics`

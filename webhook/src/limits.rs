@@ -1,9 +1,10 @@
 //! Limits on what one client, and all clients together, may use.
 //!
 //! These limits keep the server's memory below the limit in the manifests, which a test measures. The largest parts are 64 MiB
-//! for reviews ([`Limits::held_bytes`]), about 35 MiB to decode one on each of two threads ([`MAX_VALUES`]), 32 MiB for responses
-//! of the API server ([`MAX_BUFFERED_RESPONSE_BYTES`]), about 50 MiB for the caches of five kinds ([`MAX_CACHED_OBJECTS`] and
-//! [`MAX_CACHED_BYTES`] each), 70 KiB for each of 512 connections ([`READ_BUFFER_BYTES`], and TLS), and 17 MiB for the program.
+//! for reviews ([`Limits::held_bytes`]), about 35 MiB to decode a review on each of two threads ([`MAX_VALUES`]), 32 MiB for
+//! responses of the API server ([`MAX_BUFFERED_RESPONSE_BYTES`]), about 50 MiB for the caches of five kinds
+//! ([`MAX_CACHED_OBJECTS`] and [`MAX_CACHED_BYTES`] each), 70 KiB for each of 512 connections ([`READ_BUFFER_BYTES`], and TLS),
+//! and 17 MiB for the program.
 
 use std::{
     borrow::Cow,
@@ -19,13 +20,15 @@ pub(crate) const READ_BUFFER_BYTES: usize = 32 * 1024;
 /// The bytes of a response that the kernel keeps until the client reads them. Otherwise the kernel would keep megabytes.
 pub(crate) const SEND_BUFFER_BYTES: u32 = 64 * 1024;
 
-/// What a review holds beside its body, its decoded values and its response, in bytes.
+/// How many bytes a review holds besides its body, its decoded values and its response.
 pub(crate) const REVIEW_BYTES: usize = 16 * 1024;
 
-/// What a decoded value and the problems that rules find in it hold, in bytes. The test of the memory limit measures 330.
+/// How many bytes a decoded value holds, together with the problems that rules find in it. The test of the memory limit measures
+/// 330.
 pub(crate) const VALUE_BYTES: usize = 350;
 
-/// How long a review waits for a share of what others use. The API server does not try again.
+/// How long a review waits for its share of what all reviews use, such as memory. Then the webhook rejects the review, and the
+/// API server does not send it again.
 pub(crate) const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// The maximum number of values in an object that the webhook reviews. Each field, list entry, list and object counts
@@ -62,10 +65,11 @@ pub(crate) const MAX_WARNING_CHARS: usize = 256;
 /// of characters.
 pub(crate) const MAX_WARNINGS_BYTES: usize = 4096;
 
-/// The time limit for all live reads of a review that says none. The API server sends `?timeout=` with each review.
+/// The time limit for all live reads of a review that sets none. The API server sets it for each review with `?timeout=`.
 pub(crate) const LIVE_READ_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The pause before a read is sent again to a busy API server. Its `Retry-After` is at least a second, often as much as a review has.
+/// The pause before the webhook sends a read again to a busy API server. The `Retry-After` of the API server is at least a
+/// second, which is often the whole time limit of a review.
 pub(crate) const BUSY_DELAY: Duration = Duration::from_millis(200);
 
 /// The longest time limit that a review may ask for: the default of Kubernetes.
@@ -109,13 +113,13 @@ pub struct Limits {
     pub held_bytes: usize,
     /// The maximum number of reviews in progress at one time, counted from the end of their bodies.
     pub reviews: usize,
-    /// The maximum number of connections served at one time. It is larger than [`Limits::reviews`], so that some connection waits
-    /// for its client.
+    /// The maximum number of connections served at one time. It is larger than [`Limits::reviews`], so that some connections
+    /// always have no review in progress, and the webhook can close one of them for a new client.
     pub connections: usize,
     /// The time limit for a TLS handshake.
     pub handshake_timeout: Duration,
-    /// The time limit for the head of a request, and then for its body. It begins with the first byte of the head, or for the
-    /// first request of a connection with the end of the handshake.
+    /// The time limit for the head of a request, and then for its body. It begins with the first byte of the head. For the first
+    /// request of a connection, it begins when the handshake ends.
     pub request_timeout: Duration,
     /// The time limit for sending a response. It begins when the client stops reading, and ends when everything is sent.
     pub write_timeout: Duration,
@@ -140,15 +144,17 @@ impl Default for Limits {
     }
 }
 
-/// How often the server does at most what any client that reaches a port can cause.
+/// The minimum time between two actions that a [`RateLimit`] admits. Any client that reaches a port can cause such actions.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Limits how often the server does something: when it last did, and how often it did not since.
+/// Limits how often the server does something. Contains when the last action was admitted, and how many actions were rejected
+/// since then.
 #[derive(Default)]
 pub(crate) struct RateLimit(Mutex<(Option<Instant>, u64)>);
 
 impl RateLimit {
-    /// Whether to do it now. Returns how often it was not done since the last time.
+    /// Returns `None` if the caller must not act now. Otherwise returns how many actions were rejected since the last admitted
+    /// one.
     pub(crate) fn admit(&self) -> Option<u64> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (last, dropped) = *state;

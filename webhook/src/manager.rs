@@ -1,5 +1,5 @@
-//! Everything but the server: it creates certificates, registers the webhook, and runs it beside an API server. No review
-//! passes here.
+//! Everything but the server: creates certificates, registers the webhook, and runs it beside an API server. No review passes
+//! through this code.
 //!
 //! - [`manage`]: `kcp-webhook manage`, which creates the certificates and registers the webhook
 //! - [`anchor`]: `kcp-webhook anchor`, which runs the webhook as a static Pod beside an API server
@@ -11,7 +11,7 @@
 //! - `tls_client`: connects to a server as the API server does
 //! - `authority`: creates certificate authorities and serving certificates, and reads certificates
 //! - `request`: requests to the API server, each with a time limit
-//! - `replace_file`: replaces a file at once, so that a reader gets the old or the new content
+//! - `replace_file`: replaces a file atomically, so that a reader gets either the old or the new content
 
 pub mod anchor;
 pub mod api_proxy;

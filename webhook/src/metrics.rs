@@ -401,7 +401,8 @@ impl Metrics {
         set(&self.disabled_since, disabled_since.map(Timestamp::as_second));
     }
 
-    /// Sets whether the API server sends canaries to a webhook. If so, the series exists, with the value 0 until the first one.
+    /// Sets whether the API server sends canaries to a webhook. If it does, the series of canaries exists, with the value 0 until
+    /// the first canary.
     pub(crate) fn expect_canaries(&self, hook: Hook, are_expected: bool) {
         let labels = WebhookLabels { webhook: hook.path() };
         if are_expected {

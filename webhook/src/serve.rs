@@ -75,9 +75,9 @@ pub enum StopReason {
     Failed,
 }
 
-/// The most threads that handle reviews. A review takes tens of microseconds, so two threads do not limit the rate of
-/// writes, and every additional thread would need memory. While one thread handles a costly review, the other handles the
-/// rest. On one core, they would only interrupt each other, and the main thread handles the reviews.
+/// The maximum number of threads that handle reviews. A review takes tens of microseconds, so two threads do not limit the rate
+/// of writes, and every additional thread would need memory. While one thread handles a costly review, the other thread handles
+/// the rest. On a machine with one core, two threads would only interrupt each other, so the main thread handles the reviews.
 const REVIEW_THREADS: usize = 2;
 
 /// The largest block, in bytes, that glibc keeps after it was freed: more than a review and its objects need.
@@ -114,10 +114,10 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, StartError> {
     })
 }
 
-/// Lets glibc keep the memory of a review for the next one. By default, it returns each body of more than 128 KiB to the kernel,
-/// and a page fault for every 4 KiB of the next body takes a fifth of the time of its review. Once a larger block was freed, glibc
-/// keeps blocks up to its size, and up to twice as many bytes at the end of the heap (mallopt(3), `M_MMAP_THRESHOLD`). The block
-/// is never written to, and so needs no memory. Other C libraries ignore this.
+/// Lets glibc keep the memory of a review for the next one. By default, glibc returns each body of more than 128 KiB to the
+/// kernel. A page fault for every 4 KiB of the next body then takes a fifth of the time of its review. After a larger block is
+/// freed, glibc keeps freed blocks of up to that size, and up to twice as many bytes at the end of the heap (mallopt(3),
+/// `M_MMAP_THRESHOLD`). This function never writes to the block, so the block takes no memory. Other C libraries ignore this.
 fn keep_freed_blocks() {
     drop(hint::black_box(Vec::<u8>::with_capacity(KEPT_BLOCK)));
 }

@@ -87,7 +87,7 @@ impl fmt::Debug for BootstrapToken {
 
 /// Random characters of [`ALPHABET`], each with the same probability.
 fn characters(random: &SystemRandom, count: usize) -> Option<String> {
-    // Larger bytes are dropped, because the remainder of a division would prefer some characters.
+    // Drop bytes from `limit` on: the remainder of their division would prefer some characters.
     let limit = u8::try_from(256 / ALPHABET.len() * ALPHABET.len()).ok()?;
     let mut text = String::new();
     while text.len() < count {

@@ -1,7 +1,7 @@
 //! Reads and changes the Secrets with the CAs and the keys of service accounts, for their rotation.
 //!
-//! The key of the next phase is in the Secret itself, under [`NEXT_KEY`], which Cluster API ignores. So each phase is one write, and
-//! no other object can be lost or left over.
+//! The private key of the next phase is in the Secret itself, under [`NEXT_KEY`], which Cluster API ignores. So each phase is one
+//! write of one object, and no other object can be lost or left over.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
@@ -33,13 +33,15 @@ pub struct KeyPairSecret {
 pub enum RotationError {
     #[error("cannot create the content of Secret {secret}: {source}")]
     Content { secret: String, source: CredentialError },
-    #[error("cannot create the content of Secret {secret}: it does not have the content of the phase before")]
+    #[error(
+        "cannot create the content of Secret {secret}: its present content is not that of the previous phase"
+    )]
     OtherPhase { secret: String },
     #[error(transparent)]
     Write(#[from] Error),
 }
 
-/// Reads the Secret of a Cluster for this purpose.
+/// Reads the Secret of a Cluster that has the CA or the key of `purpose`.
 ///
 /// # Errors
 /// The Secret cannot be read. If its content is invalid, its state says so.
@@ -73,7 +75,7 @@ impl KeyPairSecret {
     /// Writes the content of a phase, if the Secret has not changed since it was read. `machines` are those of the control plane.
     ///
     /// # Errors
-    /// Nothing is stored: the Secret does not have the content of the phase before, a key cannot be generated, or the server
+    /// Nothing is stored: the Secret does not have the content of the previous phase, a key cannot be generated, or the server
     /// rejects the write.
     pub async fn write(
         &self,
@@ -165,8 +167,8 @@ fn kind(purpose: Purpose) -> EntryKind {
     }
 }
 
-/// The beginning of the name of a new CA. Names differ from those of the old CA, because some TLS libraries choose a CA by its name
-/// only.
+/// Returns the beginning of the name of a new CA. The rest makes the name different from that of the old CA, because some TLS
+/// libraries choose a CA by its name only.
 const fn authority_name(purpose: Purpose) -> &'static str {
     match purpose {
         Purpose::EtcdCa => "etcd-ca",

@@ -52,7 +52,7 @@ pub struct Connection {
     pub log: Option<RequestLog>,
     /// The API server's clock, from the dates of its responses.
     pub clock: ServerClock,
-    /// How a person runs kubectl against this cluster, before the arguments of kubectl.
+    /// The beginning of a kubectl command for this cluster, to which a message appends the arguments of kubectl.
     pub kubectl: String,
 }
 

@@ -18,8 +18,8 @@ pub(crate) fn product_of(resource: &str) -> &'static str {
 }
 
 impl Connection {
-    /// Whether the cluster serves the resource. By default, every user may read this, also a user who may not read objects
-    /// of the resource.
+    /// Whether the cluster serves the resource. By default, every user can read this, even a user without permission to read
+    /// objects of the resource.
     pub async fn serves(&self, resource: &ApiResource) -> Result<bool, Error> {
         let action = Action::path("get", &format!("/apis/{}", resource.api_version));
         let list = self.read(&action, || {

@@ -20,7 +20,7 @@ impl ReadLimit {
         Self { per_read, end: None }
     }
 
-    /// Returns a limit that also ends every read at this time.
+    /// Returns a limit that also ends every read at `end`.
     pub const fn ending_at(self, end: Instant) -> Self {
         Self {
             end: Some(end),

@@ -73,8 +73,8 @@ pub use workload_and_etcd::{Excluded, MachineByNode, WorkloadTarget, read_worklo
 
 use crate::{Action, Connection, Error, ReadLimit, reader::Reader};
 
-/// The text that [`Reading::Excluded`](kcp_control_plane::snapshot::Reading::Excluded) contains instead of a
-/// flag, if `status` has no argument NAME. `status` then does not read Secrets, the workload cluster or etcd.
+/// If `status` has no argument NAME, it does not read Secrets, the workload cluster or etcd.
+/// [`Reading::Excluded`](kcp_control_plane::snapshot::Reading::Excluded) then contains this text instead of a flag.
 pub const NO_NAME_ARGUMENT: &str = "no NAME";
 
 /// The default of the flag `--timeout`.

@@ -60,8 +60,8 @@ where
         .await
 }
 
-/// How often to try again after an API server ended, and the pause before each attempt: a load balancer can take half a minute to
-/// find out.
+/// How often to try again after an API server has ended. With the pause before each attempt, this is half a minute, because a
+/// load balancer can take so long to notice.
 const LOST_SERVER_ATTEMPTS: usize = 30;
 const LOST_SERVER_DELAY: Duration = Duration::from_secs(1);
 
@@ -82,13 +82,14 @@ where
         .await
 }
 
-/// How often to try again while etcd rejects a change of its members, and the pause before each attempt: etcd counts a member only
-/// after five seconds of connection to it (`HealthInterval` in etcd's `server/etcdserver/server.go`).
+/// How often to try again while etcd rejects a change of its members. With the pause before each attempt, this is ten seconds,
+/// because etcd counts a member only after a connection of five seconds (`HealthInterval` in etcd's
+/// `server/etcdserver/server.go`).
 const UNCONNECTED_ATTEMPTS: usize = 10;
 const UNCONNECTED_DELAY: Duration = Duration::from_secs(1);
 
-/// Asks etcd for a change of its members, again while it says that a member is unhealthy. The caller knows that the members are
-/// healthy, so one of them has only just connected.
+/// Asks etcd for a change of its members, and tries again while etcd says that a member is unhealthy. The caller knows that the
+/// members are healthy, so one of them has only just connected.
 ///
 /// # Errors
 /// The call fails for another reason, or etcd still rejects the change at the last attempt.

@@ -89,8 +89,8 @@ impl ValidationPods<'_> {
         self.limited(&action, read).await
     }
 
-    /// Asks the API server to delete all Pods of the run, and returns the names of those that existed. The caller repeats it
-    /// until there are none.
+    /// Asks the API server to delete all Pods of the run, and returns the names of the Pods that existed. The caller repeats the
+    /// call until no Pods exist.
     pub async fn delete_all(&self) -> Result<Vec<String>, Error> {
         let resource = resource();
         let pods = self.list().await?;

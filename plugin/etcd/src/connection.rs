@@ -31,7 +31,8 @@ use crate::trust::Tls;
 /// The maximum size of a response from etcd. It exceeds etcd's default request limit of 1.5 MiB.
 const MAX_RESPONSE_BYTES: usize = 2 * 1024 * 1024;
 
-/// The maximum size of a member's metrics. etcd 3.6 has about 150 KiB of them, and sends a tenth of that.
+/// The maximum size of a member's metrics. The metrics of etcd 3.6 have about 150 KiB, and a tenth of that when they are
+/// compressed.
 const MAX_METRICS_BYTES: usize = 4 * 1024 * 1024;
 
 /// The encoding in which etcd sends its metrics if the client accepts it.
@@ -40,9 +41,9 @@ const GZIP: HeaderValue = HeaderValue::from_static("gzip");
 /// The maximum size of the headers of a response, which include etcd's error messages.
 const MAX_HEADER_BYTES: u32 = 16 * 1024;
 
-/// How many bytes a member may send before this client acknowledges them, and so the most bytes of a snapshot that can arrive
-/// per round trip. With 1 MiB, a port-forward on one machine is idle for half of the time; grpc-go, which etcdctl uses, grows to
-/// 16 MiB. HTTP/2's default is 64 KiB.
+/// How many bytes a member may send before this client acknowledges them. So it is also the most that can arrive of a snapshot
+/// per round trip. With 1 MiB, a port-forward on one machine is idle for half of the time. HTTP/2's default is 64 KiB. The window
+/// of grpc-go, which etcdctl uses, grows to 16 MiB.
 const WINDOW_BYTES: u32 = 8 * 1024 * 1024;
 
 /// The time limits of a connection to one member.
@@ -153,7 +154,7 @@ impl Connection {
     /// Reads the member's metrics in Prometheus' text format. etcd serves them beside its API, on the same port.
     ///
     /// # Errors
-    /// Like each call. Metrics of more than 4 MiB are [`Error::Malformed`].
+    /// Fails like each call. Metrics of more than 4 MiB are [`Error::Malformed`].
     pub async fn metrics(&self) -> Result<String, Error> {
         const CALL: Call = Call::Metrics;
         let malformed = |message: String| Error::Malformed { call: CALL, message };

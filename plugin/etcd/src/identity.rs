@@ -89,7 +89,7 @@ impl ClientCertificate {
     }
 }
 
-/// The dates of a certificate that is valid from five minutes before `now` until `after`.
+/// The dates of a certificate that is valid from five minutes before `now`, until `after` has passed since `now`.
 pub(crate) fn validity(now: SystemTime, after: Duration) -> Option<(OffsetDateTime, OffsetDateTime)> {
     let offset_time = |time: SystemTime| {
         let since_1970 = time.duration_since(SystemTime::UNIX_EPOCH).ok()?;

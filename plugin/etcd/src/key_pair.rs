@@ -24,7 +24,7 @@ use zeroize::Zeroizing;
 use crate::credentials::{CredentialError, parse_private_key};
 use crate::identity::{library_error, signing_algorithm, validity};
 
-/// How long a new CA is valid, as one that Cluster API creates.
+/// How long a new CA is valid: ten years, like a CA that Cluster API creates.
 const AUTHORITY_VALIDITY: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
 
 /// The number of characters of a public key's hash at the end of a CA's name.
@@ -63,7 +63,7 @@ pub struct GeneratedPair {
 /// Parses each entry of a bundle. The result is never empty.
 ///
 /// # Errors
-/// The bundle is empty, or has an entry of another kind, or one that cannot be parsed.
+/// The bundle is empty, or has an entry that is of another kind or cannot be parsed.
 pub fn parse_bundle(kind: EntryKind, pem: &[u8]) -> Result<Vec<BundleEntry>, CredentialError> {
     let (none, bad) = match kind {
         EntryKind::Certificate => (CredentialError::NoCertificate, CredentialError::BadCertificate),
@@ -99,8 +99,9 @@ pub fn public_key_of(key: &[u8]) -> Result<String, CredentialError> {
     Ok(sha256(public.as_ref()))
 }
 
-/// Generates a key pair with the algorithm and the size of the private key `like`. A CA is valid from five minutes before `now`
-/// for ten years. Its name is `name` and a hash of its key, so that no two CAs of a cluster have the same name.
+/// Generates a key pair with the algorithm and the size of the private key `like`. A new CA is valid from five minutes before
+/// `now`, until ten years after `now`. Its name is `name` and a hash of its key, so that no two CAs of a cluster have the same
+/// name.
 ///
 /// # Errors
 /// `like` cannot be parsed, or the key cannot be generated.
@@ -177,7 +178,7 @@ fn new_key_like(like: &[u8]) -> Result<KeyPair, CredentialError> {
     KeyPair::from_pkcs8_der_and_sign_algo(&encoded, &PKCS_RSA_SHA256).map_err(library_error)
 }
 
-/// The certificate of a CA that signs itself, as a PEM block.
+/// Returns a self-signed CA certificate, as a PEM block.
 fn certify(pair: &KeyPair, name: &str, now: SystemTime) -> Result<String, CredentialError> {
     let hash = sha256(&rcgen::PublicKeyData::subject_public_key_info(pair));
     let hash = hash.get(..NAME_HASH_LENGTH).unwrap_or_default();
@@ -198,7 +199,8 @@ fn certify(pair: &KeyPair, name: &str, now: SystemTime) -> Result<String, Creden
     Ok(certificate.pem())
 }
 
-/// The operating system's random numbers, from which ring generates the other keys.
+/// The operating system's random numbers, from which this module generates RSA keys. ring generates the other keys from the same
+/// numbers.
 struct Random(SystemRandom);
 
 impl TryRng for Random {

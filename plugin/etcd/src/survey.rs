@@ -11,8 +11,8 @@ use crate::error::Error;
 use crate::response::{Members, Status};
 use crate::trust::Tls;
 
-/// How long the survey waits for the election of a leader, at most the time limit of a call. etcd's default election timeout
-/// is one second, and a split vote takes another one (`--election-timeout`).
+/// How long the survey waits for the election of a leader, at most the time limit of a call. etcd's default election timeout is
+/// one second, and a split vote takes another second (`--election-timeout`).
 const ELECTION: Duration = Duration::from_secs(3);
 const ELECTION_POLL: Duration = Duration::from_millis(200);
 
@@ -35,8 +35,9 @@ pub struct Report {
 /// Queries every member for its status, its list of members and its metrics, all at the same time. Takes as long as the slowest
 /// member. Returns one result for each endpoint, in the same order.
 ///
-/// If the members disagree on the leader, or if most of them respond but none has a leader, an election may be taking place.
-/// Then the members are queried for their status again, so that only a lasting state remains.
+/// If the members disagree on the leader, the survey queries their status once more. If most of the members respond but none has
+/// a leader, the survey queries their status again, for up to three seconds. So an election that ends soon does not show in the
+/// result.
 pub async fn survey(endpoints: &[Endpoint], tls: &Tls, timeouts: Timeouts) -> Vec<Result<Report, Error>> {
     let mut reports = join_all(endpoints.iter().map(|endpoint| report(endpoint, tls, timeouts))).await;
     if !agree_on_leader(statuses(&reports)) {

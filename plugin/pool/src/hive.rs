@@ -168,7 +168,8 @@ pub async fn read_hive(connection: &Connection, mode: HiveMode) -> Result<Hive, 
     let controllers = connection.get_metadata::<PartialObjectMetadata>(&deployment, namespace, name);
     let (configs, controllers) = tokio::join!(configs, controllers);
     let configs = match configs {
-        // Hive's controllers are installed with the kind HiveConfig. Without the kind, a refusal hides no object.
+        // Hive's controllers are installed with the kind HiveConfig. If the cluster does not serve this kind, the refusal hides
+        // no object.
         Err(forbidden @ Error::Forbidden { .. }) => match connection.serves(&config).await {
             Ok(false) => Ok(false),
             Ok(true) | Err(Error::Forbidden { .. }) => Err(forbidden),

@@ -1,6 +1,6 @@
-//! Predicts the effects of a change to a pool's spec on the pool's clusters and entries. No I/O. If Hive
-//! manages the pool, Hive replaces unclaimed clusters that have another version or whose entry was dropped,
-//! one at a time, and deletes unclaimed clusters if there are more than `size`. Claimed clusters stay.
+//! Predicts the effects of a change to a pool's spec on the pool's clusters and entries. No I/O. If Hive manages the pool, Hive
+//! replaces the unclaimed clusters that have another version or whose entry was dropped, one cluster at a time. Hive also deletes
+//! unclaimed clusters if there are more than `size`. Claimed clusters stay.
 
 use std::fmt;
 

@@ -304,8 +304,8 @@ async fn find_claim_of_hive(
 pub async fn find_claim(store: &Store<'_>, holder: Holder<'_>) -> Result<Option<ClusterClaim>, Error> {
     let is_of_pool = |claim: &ClusterClaim| claim.spec.cluster_pool_name == holder.pool;
     let name = holder.cluster_deployment;
-    // An account that may not read claims has not created one. An account that may not read clusters must use the name of
-    // its claim.
+    // An account without permission to read claims has not created a claim. An account without permission to read clusters must
+    // pass the name of its claim.
     match store.read_claim(name).await {
         Err(Error::Forbidden { .. }) => return Ok(None),
         found => {

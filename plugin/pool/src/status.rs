@@ -123,7 +123,7 @@ pub struct ClusterUse {
     /// The power state that Hive reports: `Running`, `Hibernating` or a state in between; `None` if Hive has not reported
     /// it. Hive assigns only running clusters to claims.
     pub power: Option<String>,
-    /// Since when the cluster has been resuming, if that is longer than the pool's `resumeTimeout`.
+    /// When the cluster began to resume, if it has exceeded the pool's `resumeTimeout`; otherwise `None`.
     pub overdue_since: Option<Timestamp>,
     pub created: Option<Timestamp>,
     pub staleness: Option<Staleness>,
@@ -308,8 +308,8 @@ fn creation_problems(pool: &ClusterPool) -> Vec<String> {
         .collect()
 }
 
-/// Since when the cluster has been resuming, if that is longer than the `resumeTimeout` of the pool, and Hive manages the pool.
-/// As Hive computes it (openshift/hive, `pkg/controller/clusterpool/collections.go`, `isBroken`).
+/// When the cluster began to resume. `None` unless Hive manages the pool and the `resumeTimeout` of the pool has passed since. Hive
+/// computes this in the same way (openshift/hive, `pkg/controller/clusterpool/collections.go`, `isBroken`).
 fn overdue_since(snapshot: &Snapshot, pool: &ClusterPool, cluster: &ClusterDeployment) -> Option<Timestamp> {
     const HIBERNATING: &str = "Hibernating";
     let timeout = pool.whole_spec.pointer("/hibernationConfig/resumeTimeout")?;
@@ -479,7 +479,7 @@ impl PoolState {
         let overdue = self.clusters.iter().filter_map(|cluster| {
             let since = cluster.overdue_since?.strftime("%Y-%m-%dT%H:%M:%SZ");
             let what = match &cluster.claim {
-                None => "Hive deletes it and creates another".to_owned(),
+                None => "Hive deletes the cluster and creates another one".to_owned(),
                 Some(claim) => format!(
                     "Hive does not replace a claimed cluster; if it cannot resume, delete ClusterClaim {claim}"
                 ),
@@ -488,7 +488,7 @@ impl PoolState {
                 kind: "failed",
                 object: format!("cd/{}", cluster.name),
                 message: format!(
-                    "the cluster has been resuming since {since}, longer than the pool's resumeTimeout; {what}"
+                    "the cluster has been resuming since {since}, and has exceeded the pool's resumeTimeout; {what}"
                 ),
             })
         });

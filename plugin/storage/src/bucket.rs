@@ -16,12 +16,12 @@ use rustls::{
 
 use crate::{error::StorageError, http::StorageConnector, upload::Upload};
 
-/// How often a request is tried again, and for how long in all: after one that has timed out, there is time for another. The token of
-/// a role is valid for five minutes after it was asked for.
+/// How often to try a request again. [`RETRY_LIMIT`] limits the time of all attempts together. It leaves time for another attempt
+/// after one that has timed out, and is shorter than the five minutes for which the token of a role is valid.
 const RETRIES: usize = 4;
 const RETRY_LIMIT: Duration = Duration::from_secs(280);
 
-/// The maximum number of objects in a list. A snapshot each hour for ten years is fewer.
+/// The maximum number of objects in a list. Ten years of hourly snapshots are fewer objects.
 const MAX_OBJECTS: usize = 100_000;
 
 /// A bucket. Clones share connections.
@@ -86,7 +86,7 @@ impl Bucket {
             .with_bucket_name(&place.bucket)
             .with_http_connector(connector.clone())
             .with_retry(retries)
-            // A bucket with a lock demands one.
+            // A bucket with Object Lock requires a checksum.
             .with_checksum_algorithm(Checksum::SHA256)
             .build()
             .map_err(|error| fails(error.to_string()))?;
@@ -97,13 +97,13 @@ impl Bucket {
         })
     }
 
-    /// Whether the bucket has an object with this key. `None` if the credentials may not ask.
+    /// Whether the bucket has an object with this key. `None` if the credentials do not permit the question.
     ///
     /// # Errors
     /// The server could not be asked.
     pub async fn has(&self, key: &str) -> Result<Option<bool>, StorageError> {
         let found = self.store.head(&self.path(key)?).await;
-        // That there is none is no failure.
+        // A missing object is not a failure.
         if let Err(object_store::Error::NotFound { .. }) = found {
             self.connector.forget_failure();
         }
@@ -201,7 +201,7 @@ impl Bucket {
 
 impl fmt::Debug for Bucket {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Without the configuration, which contains the credentials.
+        // Leave out the configuration, which contains the credentials.
         formatter
             .debug_struct("Bucket")
             .field("name", &self.name)
@@ -218,18 +218,18 @@ fn check_endpoint(endpoint: Option<&str>, allows_http: Option<&str>) -> Result<(
     if endpoint.contains('@') {
         return Err("the URL of an endpoint contains a user: set AWS_ACCESS_KEY_ID instead".to_owned());
     }
-    let uri: http::Uri = endpoint
-        .parse()
-        .map_err(|_| "the value of AWS_ENDPOINT_URL is not a URL".to_owned())?;
+    let uri: http::Uri = endpoint.parse().map_err(|_| {
+        "the value of AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL_STS is not a URL".to_owned()
+    })?;
     match uri.scheme_str() {
         Some("https") => Ok(()),
         Some("http") if allows_http.is_some_and(|value| value.eq_ignore_ascii_case("true")) => Ok(()),
         Some("http") => Err(
-            "AWS_ENDPOINT_URL begins with http://, so every Secret in the snapshot would be sent unencrypted; use https://, \
-             or set AWS_ALLOW_HTTP=true"
+            "AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL_STS begins with http://, so the Secrets in the snapshot or \
+             the credentials would be sent unencrypted; use https://, or set AWS_ALLOW_HTTP=true"
                 .to_owned(),
         ),
-        _ => Err("the value of AWS_ENDPOINT_URL must begin with https://".to_owned()),
+        _ => Err("the value of AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL_STS must begin with https://".to_owned()),
     }
 }
 
@@ -247,7 +247,7 @@ fn tls() -> Result<ClientConfig, String> {
             return Err(fails(&"the file contains no certificate in PEM format"));
         }
     } else {
-        // A machine without CAs can still use http://.
+        // Ignore errors, because a machine without CAs can still use http://.
         let found = rustls_native_certs::load_native_certs();
         roots.add_parsable_certificates(found.certs);
     }

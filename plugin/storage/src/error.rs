@@ -17,7 +17,7 @@ pub enum StorageError {
         /// The bucket or the object, as `s3://...`.
         place: String,
         cause: Failure,
-        /// The status of the bucket's credentials: whether the environment names any.
+        /// Whether the environment names credentials for the bucket.
         has_credentials: bool,
     },
     /// The name belongs to another object.
@@ -36,7 +36,8 @@ impl StorageError {
         else {
             return None;
         };
-        // A machine can have a role without a variable. A code of S3 says that the server knows the credentials.
+        // Without a variable, a machine can still have a role. An error code of S3 means that the server has received
+        // credentials, so they are not missing.
         let may_lack_credentials =
             !has_credentials && !matches!(cause, Failure::Refused { code, .. } if !code.is_empty());
         let hint = match cause {
@@ -65,7 +66,8 @@ impl StorageError {
                 _ => return None,
             },
             Failure::Unreachable(_) => {
-                "check AWS_ENDPOINT_URL, AWS_REGION and HTTPS_PROXY; set AWS_CA_BUNDLE to a file with your CA"
+                "check AWS_ENDPOINT_URL, AWS_REGION and HTTPS_PROXY; if your own CA issued the server's certificate, set \
+                 AWS_CA_BUNDLE to a file with this CA"
             }
             Failure::Interrupted(_) | Failure::Other(_) => return None,
         };

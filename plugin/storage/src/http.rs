@@ -1,4 +1,4 @@
-//! Sends the requests of the crate `object_store`, whose own client would bring reqwest and aws-lc.
+//! Sends the requests of the crate `object_store`, whose own HTTP client would add reqwest and aws-lc to the dependencies.
 
 use std::{
     future::Future,
@@ -44,8 +44,8 @@ use crate::error::{Failure, StorageError};
 /// The time limit for a connection to the server, or to a proxy.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
-/// The time limit from the start of a request to the headers of its response. A part of an upload takes this long at about a
-/// megabit per second.
+/// The time limit from the start of a request to the headers of its response. At about half a megabit per second, a part of an
+/// upload takes this long.
 const REQUEST_LIMIT: Duration = Duration::from_secs(120);
 
 /// How long a server may pause in the body of a response.
@@ -108,7 +108,7 @@ impl StorageConnector {
         *self.last_failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
     }
 
-    /// Keeps why the server refused a request, and returns the same response.
+    /// Records why the server refused a request, and returns the same response.
     async fn noted(&self, response: HttpResponse) -> Result<HttpResponse, HttpError> {
         let status = response.status();
         if status.is_success() || status == StatusCode::NOT_MODIFIED {
@@ -231,7 +231,8 @@ impl Route {
     }
 }
 
-/// Whether a server is on this machine, or is one that gives this machine its credentials. No proxy reaches it.
+/// Whether a server is on this machine, or has a link-local address, like a server that gives this machine its credentials. Such
+/// a server is reached without a proxy.
 fn is_local(server: &Uri) -> bool {
     let host = server.host().unwrap_or_default().trim_matches(['[', ']']);
     host == "localhost"

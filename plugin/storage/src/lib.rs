@@ -2,7 +2,7 @@
 //!
 //! - [`bucket`]: a bucket of S3, or of a server with the same API
 //! - [`upload`]: an upload in parts, which appears under its name only when it is complete
-//! - `http`: the HTTP client of the crate `object_store`, on the TLS and the connections that all our programs use
+//! - `http`: the HTTP client of the crate `object_store`, with the same TLS and HTTP crates as the rest of this repository
 //! - [`error`]: what the server has refused, and what to do
 
 #![allow(

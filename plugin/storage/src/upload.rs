@@ -91,10 +91,10 @@ impl Upload {
         // The server may keep a part that it receives during the abort:
         // <https://docs.aws.amazon.com/AmazonS3/latest/API/API_AbortMultipartUpload.html>.
         let arrived = async {
-            // Each error is that of one part, which does not matter any more.
+            // Ignore the error of a part, because the upload is aborted anyway.
             while self.parts.wait_for_capacity(0).await.is_err() {}
         };
-        // After the limit, the abort is still better than none.
+        // After the limit, abort anyway: the server may then keep parts, but without an abort it keeps all of them.
         let _ = timeout(PARTS_LIMIT, arrived).await;
         let aborted = self.parts.abort().await;
         aborted.map_err(|error| {

@@ -12,7 +12,7 @@ use crate::limits::MAX_CACHED_BYTES;
 pub(crate) trait Cached: Clone + Send + Sync + Sized + 'static {
     fn decode(object: &str) -> serde_json::Result<Self>;
 
-    /// The length of the object's text in bytes, if it can be long.
+    /// Returns how many bytes of text the cache keeps of the object. 0 for kinds whose text is always short.
     fn bytes(&self) -> usize {
         0
     }
@@ -159,7 +159,8 @@ impl<T: Cached> Cache<T> {
         std::mem::replace(&mut self.contents().state, state)
     }
 
-    /// Removes all objects before a new list in this API version. The cache cannot be used until it is synced again.
+    /// Removes all objects, before the watch lists them again in this API version. The cache cannot be used until it is synced
+    /// again.
     pub(super) fn clear(&self, version: &str) {
         let mut contents = self.contents();
         if contents.state.is_known() {

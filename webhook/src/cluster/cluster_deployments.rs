@@ -1,10 +1,10 @@
 //! Finds the `ClusterDeployment`s that belong to a pool or use a customization.
 //!
-//! A selector cannot find them, because only their specs refer to the pool and the customization. The cache contains
-//! these references, but lags slightly behind the API server. The pool and the customization of a `ClusterDeployment`
-//! never change, so the cache can only lack new objects and contain deleted ones. The webhook therefore reads each
-//! object that it finds in the cache again, and counts all objects with one small request. If the count differs from
-//! the cache, it lists all objects.
+//! A selector cannot find them, because only their specs refer to the pool and the customization. The cache contains these
+//! references, but lags slightly behind the API server. The pool and the customization of a `ClusterDeployment` never change, so
+//! the cache can only lack new objects and contain deleted ones. The webhook therefore reads each object that it finds in the
+//! cache again. It also asks the API server for the number of all objects. If this number differs from the number in the cache,
+//! the webhook lists all objects.
 
 use kcp_api::{ClusterDeployment, List, names::group::HIVE};
 use kcp_rules::view;
@@ -17,13 +17,14 @@ use super::{
     subject::Subject,
 };
 
-/// The maximum number of `ClusterDeployment`s that the webhook reads again one by one. Only one cluster uses a
-/// customization. A pool may have many clusters, but rules only warn about them, and a warning may depend on the cache.
+/// The maximum number of `ClusterDeployment`s that the webhook reads again one by one. If the cache finds more, the webhook uses
+/// the cached objects. At most one cluster uses a customization. A pool may have many clusters, but rules only warn about them,
+/// and a warning may depend on the cache.
 const MAX_READ_AGAIN: usize = 8;
 
 impl LiveReads<'_> {
-    /// The `ClusterDeployment`s that use the same customization as the object under review. If that object refers to no
-    /// customization, the `ClusterDeployment`s that belong to the pool or use the customization under review.
+    /// Returns the `ClusterDeployment`s that refer to the same customization as the object under review. If that object refers to
+    /// no customization, returns the `ClusterDeployment`s that refer to the object itself, which is a pool or a customization.
     pub(super) async fn read_cluster_deployments(
         &self,
         subject: &Subject,

@@ -14,13 +14,15 @@ use crate::limits::LIVE_READ_TIMEOUT;
 pub(crate) const SUPPORTED: [&str; 2] = ["v1beta2", "v1beta1"];
 
 impl LiveReads<'_> {
-    /// The version in which to read a group: the newest served version that this program supports, or else the API
-    /// server's preferred version. While this version is read again, the last one is used.
+    /// Returns the version in which to read a group: the newest served version that this program supports, or else the API
+    /// server's preferred version. If the remembered version is old, returns it at once, and reads the version again in the
+    /// background.
     pub(super) async fn discover_version(&self, group: &'static str) -> Result<String, ReadError> {
         self.version_of(group, true).await
     }
 
-    /// Same as [`Self::discover_version`], but waits until the version is read again. Reviews do not wait for a watch.
+    /// Same as [`Self::discover_version`], but if the remembered version is old, waits until it is read again. For watches, which
+    /// have more time than a review.
     pub(super) async fn discover_current_version(&self, group: &'static str) -> Result<String, ReadError> {
         self.version_of(group, false).await
     }
@@ -70,9 +72,9 @@ impl LiveReads<'_> {
             .map_or(group.preferred_version.version, str::to_owned))
     }
 
-    /// Reports the API versions in which the API server serves control planes, but which this program does not know, so that
-    /// no webhook configuration lists them. The API server converts a write in such a version for the webhook, so the
-    /// field paths in the response differ from the fields that the user wrote.
+    /// Reports the API versions in which the API server serves control planes, but which this program does not know. No webhook
+    /// configuration lists such a version. The API server converts a write in such a version for the webhook, so the field paths
+    /// in the response differ from the fields that the user wrote.
     async fn note_unregistered(&self, served: impl Iterator<Item = &str>) {
         #[derive(Deserialize)]
         struct Resources {
@@ -102,7 +104,7 @@ impl LiveReads<'_> {
     }
 }
 
-/// Reads the version of a group again, while reviews use the remembered one. If the read fails, they still use it.
+/// Reads the version of a group again. Until then, and if the read fails, reviews use the remembered version.
 async fn refresh(server: ApiServer, group: &'static str) {
     let read = server.reads_within(LIVE_READ_TIMEOUT).discover(group).await;
     if let (Ok(version), Some(remembered)) = (read, server.versions.remembered(group)) {

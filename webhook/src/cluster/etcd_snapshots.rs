@@ -6,7 +6,7 @@ use kcp_api::snapshot_record::is_possible;
 use super::kinds::Caches;
 use crate::metrics::LastSnapshot;
 
-/// The maximum number of control planes with a time series, those with the oldest snapshots first.
+/// The maximum number of control planes that have a time series. If there are more, those with the oldest snapshots have one.
 const MAX_CONTROL_PLANES: usize = 2_000;
 
 impl Caches {
@@ -17,7 +17,7 @@ impl Caches {
             let recorded = control_plane
                 .snapshot
                 .filter(|completed| is_possible(*completed, now));
-            // Without a snapshot, the control plane is as old as its data.
+            // Without a recorded snapshot, count from the creation of the control plane: all of its data could be lost.
             if let Some(time) = recorded.or(control_plane.created) {
                 snapshots.push(LastSnapshot {
                     namespace: namespace.to_owned(),

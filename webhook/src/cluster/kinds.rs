@@ -186,9 +186,9 @@ pub(super) struct CachedControlPlane {
     pub(super) created: Option<Timestamp>,
 }
 
-/// The fields of the metadata and of the status that rules read. Of `managedFields`, which are long, only the times are left, and
-/// whether a client owns fields of the spec: rules read the other fields only for writes of the topology controller, which does
-/// not write Scales.
+/// The fields of the metadata and of the status that rules read. `managedFields` is long, so each of its entries keeps only the
+/// time, the subresource, and whether it has fields of the spec. Rules read the rest of an entry only for writes of the topology
+/// controller, which does not write Scales.
 static KEPT: LazyLock<[Value; 2]> = LazyLock::new(|| {
     let managed_fields = json!({"time": {}, "subresource": {}, "fieldsV1": {"f:spec": {}}});
     let metadata = json!({

@@ -25,8 +25,8 @@ use crate::{
     },
 };
 
-/// What to read: a path of the API, and how much of each object at that path. Clients share no read, because one would wait for the
-/// share of the other.
+/// What to read, and for which client: a path of the API, and how much of each object at that path. Two clients never share a
+/// read, because one client would then wait until the other client's share is free.
 type Target = (String, Projection, Peer);
 
 /// The result of a read. Reviews that read the same path share this result, even if it is an error that the
@@ -75,7 +75,7 @@ impl ApiServer {
 /// The limits on the live reads of a review.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadLimits {
-    /// The client whose share of the live reads they take.
+    /// The client of the review. The live reads count against the share of this client.
     pub(crate) peer: Peer,
     pub(crate) deadline: Instant,
 }
@@ -166,7 +166,7 @@ impl LiveReads<'_> {
                 let shared = time::timeout_at(self.deadline, shared).await;
                 shared.unwrap_or(Err(ReadError::TooSlow)).flatten()
             }
-            // Return without a timer, so that this needs no runtime.
+            // Return before a timer is created, because a timer needs an async runtime.
             Err(error) => Err(error.clone()),
         };
         self.server
@@ -175,7 +175,8 @@ impl LiveReads<'_> {
         read
     }
 
-    /// Sends a read again while the API server is busy, as one is that has just started, until the deadline.
+    /// Reads a path. While the API server is busy, for example because it has just started, sends the read again until the
+    /// deadline.
     pub(super) async fn get(&self, path: &str, projection: Projection) -> Result<BufferedBody, ReadError> {
         loop {
             let request = Request::get(path)

@@ -114,7 +114,8 @@ impl ReadError {
     }
 }
 
-/// The `Status` in a response. Responses of proxies, and responses for paths that are not served, have none.
+/// Returns the `Status` in a response. A response of a proxy, and a response for a path that is not served, has none. For such a
+/// response, returns a failure with its text.
 pub(super) fn parse_status(code: StatusCode, answer: &[u8]) -> Status {
     serde_json::from_slice(answer).unwrap_or_else(|_| {
         Status::failure(String::from_utf8_lossy(answer).trim(), "Unknown").with_code(code.as_u16())

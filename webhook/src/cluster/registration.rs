@@ -59,7 +59,8 @@ fn has_client(hook: Hook, entry: &Value) -> bool {
     !text("/clientConfig/caBundle").is_empty() && called.iter().any(|called| called.ends_with(hook.path()))
 }
 
-/// Whether the API server calls the entry for control planes in a version that it serves, or whether it is for another kind.
+/// Whether all rules of an entry for control planes list the version `served`. Also true if the entry has no such rule, or if
+/// `served` is `None`.
 fn has_version(entry: &Value, served: Option<&str>) -> bool {
     let mut rules = entry.get("rules").and_then(Value::as_array).into_iter().flatten();
     rules.all(|rule| {
@@ -72,7 +73,7 @@ fn has_version(entry: &Value, served: Option<&str>) -> bool {
     })
 }
 
-/// Checks both configurations from now on, and reports them as metrics.
+/// Starts a task that checks both configurations repeatedly, and reports their states as metrics.
 pub(super) fn spawn(server: &ApiServer, tasks: &mut Tasks) {
     let server = server.clone();
     let hooks = Hook::ALL.map(|hook| (hook, shipped_entries(hook)));

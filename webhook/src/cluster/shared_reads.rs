@@ -65,8 +65,8 @@ impl<K: Clone + Eq + Hash, V: Clone> SharedReads<K, V> {
         }
     }
 
-    /// Returns the result of `read`, or the result of another caller's read of the same path that was sent after this
-    /// call. A failed read is not shared: the next caller sends its own read.
+    /// Returns the result of `read`. If another caller sends a read of the same path after this call begins, returns the result
+    /// of that read instead. A failed read is not shared: the next caller sends its own read.
     pub(super) async fn get<E>(
         &self,
         key: &K,

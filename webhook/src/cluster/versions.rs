@@ -9,8 +9,8 @@ use tokio::{sync::Mutex, time::Instant};
 /// How often the webhook reads a version again.
 const FRESH: Duration = Duration::from_secs(30);
 
-/// How long the webhook uses a version while it cannot read it again, and so the longest time until it notices an upgrade of
-/// Cluster API.
+/// How long the webhook uses a remembered version if it cannot read the version again. So this is also the longest time until the
+/// webhook notices an upgrade of Cluster API.
 const REMEMBERED: Duration = Duration::from_secs(300);
 
 /// The API version in which to read each group.
@@ -92,7 +92,8 @@ impl Versions {
 }
 
 impl Remembered {
-    /// The version, and whether the caller must read it again. Only one caller at a time must do so.
+    /// Returns the version, and whether the caller must read it again. The second value is true at most once per [`FRESH`], so
+    /// that only one caller reads the version. `None` if no version is remembered.
     pub(super) fn get(&mut self) -> Option<(&str, bool)> {
         let (version, times) = self.0.as_mut()?;
         let is_stale = times.last_started.elapsed() >= FRESH;

@@ -47,7 +47,7 @@ pub(crate) struct FilledView {
 }
 
 impl Caches {
-    /// A view with those of the parts that the caches contain.
+    /// Returns a view with those `parts` that the caches contain. The other parts stay unknown.
     pub(super) fn view(&self, parts: impl IntoIterator<Item = Part>, subject: &Subject) -> View {
         let Subject { namespace, name, .. } = subject;
         let mut view = View::default();
@@ -124,8 +124,8 @@ impl LiveReads<'_> {
         Ok(view)
     }
 
-    /// Lists the parts of the objects of a kind that have the label of the control plane's Cluster and the label of control
-    /// planes.
+    /// Lists the objects of a kind that have the label of the control plane's Cluster and the label of control planes. Keeps of
+    /// each object what `part` returns.
     async fn list_of_control_plane<T: DeserializeOwned, P>(
         &self,
         subject: &Subject,
@@ -242,7 +242,7 @@ fn report(failed: &[(Part, ReadError)], view: &mut View) {
     for (part, error) in failed {
         tracing::warn!(%error, name = part.objects(), "cannot read objects that rules need");
     }
-    // No rule needs the permission, so a failure to read it is none of theirs.
+    // Leave out the permission to override. No rule reads it, so no rule was skipped because of it.
     let of_rules = || failed.iter().filter(|(part, _)| *part != Part::MayOverride);
     let is_forbidden = |(_, error): &(Part, ReadError)| matches!(error, ReadError::Forbidden(_));
     view.failures = of_rules()

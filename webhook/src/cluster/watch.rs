@@ -306,7 +306,7 @@ fn decode_name(object: &str) -> Result<Named, ReadError> {
     serde_json::from_str(object).map_err(|error| ReadError::from_json_error(&error))
 }
 
-/// Returns why a list or a watch stopped. If the API server does not serve a kind, it does not find the group or the
+/// Returns why a list or a watch stopped. `NotFound` means that the API server does not serve the kind: it finds no such group or
 /// list.
 fn stop_reason(error: ReadError) -> Stopped {
     match error {

@@ -1,9 +1,10 @@
 //! `kcp-webhook anchor`: runs the webhook as a static Pod beside an API server.
 //!
-//! A DaemonSet runs it on the control plane nodes. Each pass reads everything, decides, and writes the files of the static Pod:
-//! first what it needs, then its manifest. An anchor that ends leaves the files, so that the webhook serves through a shutdown,
-//! a rolling update of the DaemonSet and a power failure. It removes them only if its Node no longer belongs to the DaemonSet,
-//! and if no API server calls the static Pod any more. Promenade, document 004, describes such an anchor.
+//! A DaemonSet runs the anchor on the control plane nodes. Each pass reads everything, decides, and writes the files of the
+//! static Pod: first the files that the Pod needs, then its manifest. An anchor that ends leaves the files, so that the webhook
+//! serves through a shutdown, a rolling update of the DaemonSet and a power failure. The anchor removes the files only if its
+//! Node no longer belongs to the DaemonSet, and if no API server calls the static Pod any more. Promenade, document 004,
+//! describes such an anchor.
 //!
 //! - `passes`: one pass: reads, decides, writes
 //! - `objects`: reads and writes of the API server

@@ -1,8 +1,8 @@
 //! `kcp-webhook api-proxy`: rewrites the list of API servers in the configuration of the local proxy of its node.
 //!
-//! A DaemonSet runs it on the nodes whose kubelets use the proxy. It changes nothing but that list, in a file that was placed on
-//! the node before: the proxy starts without the API server, with the list that was written last. HAProxy loads a new
-//! configuration beside the connections that are open. It rejects one that it cannot load, and continues with the one before.
+//! A DaemonSet runs it on the nodes whose kubelets use the proxy. It changes only that list, in a configuration file that already
+//! exists on the node. So the proxy can start without the API server, with the list that was written last. HAProxy loads a new
+//! configuration without closing open connections. If HAProxy cannot load the file, it continues with the previous configuration.
 
 use std::{
     collections::BTreeSet,
@@ -60,7 +60,8 @@ enum PassError {
 
 struct ApiProxy {
     folder: PathBuf,
-    /// Whether HAProxy has loaded the file since this process started. An earlier process may have been killed before it did.
+    /// Whether HAProxy has loaded the file since this process started. An earlier process may have been killed after it wrote the
+    /// file and before HAProxy loaded it.
     is_loaded: bool,
 }
 
@@ -136,7 +137,7 @@ async fn reload(socket: &Path) -> io::Result<String> {
     stream.write_all(b"reload\n").await?;
     let mut answer = Vec::new();
     match stream.take(MAX_ANSWER).read_to_end(&mut answer).await {
-        // The master process has started again.
+        // HAProxy's master process has restarted, and closed the connection.
         Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
         Err(error) => return Err(error),
         Ok(_) => {}

@@ -1,8 +1,8 @@
 //! `kcp-webhook manage`: creates and renews the certificates of the webhook, and registers it with the API server.
 //!
-//! Each pass reads everything, decides one step, and takes it. Every write is conditional on the resource version that was
-//! read, so a pass that ends at any point, or a second manager, does no harm: the next pass reads and decides again. No manager
-//! leads: several reach the same result.
+//! Each pass reads everything, decides one step, and takes it. Every write is conditional on the resource version that was read.
+//! So a pass that ends at any point, or a second manager, does no harm: the next pass reads and decides again. Several managers
+//! need no leader election, because they make the same changes.
 //!
 //! - `passes`: one pass: reads, decides, writes
 //! - `objects`: reads and writes of the API server

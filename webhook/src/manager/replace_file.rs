@@ -1,4 +1,4 @@
-//! Replaces a file at once: a reader gets the old or the new content, also after a crash of the host.
+//! Replaces a file atomically: a reader gets either the old or the new content, even after a crash of the host.
 
 use std::{
     ffi::OsString,
@@ -8,12 +8,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Writes a temporary file and renames it. A key is never readable by other users, because the temporary file has its mode
-/// and its owner before its content. `owner` is the id of a user and of a group. Two processes must not replace the same file at
-/// the same time.
+/// Writes a temporary file and renames it. A key is never readable by other users, because the temporary file gets its mode and
+/// its owner before its content. `owner` is used as the id of both the user and the group. Two processes must not replace the
+/// same file at the same time.
 pub(crate) fn replace_file(path: &Path, content: &[u8], mode: u32, owner: Option<u32>) -> io::Result<()> {
     let temporary = temporary(path);
-    // An earlier process may have been killed here.
+    // Remove the temporary file of an earlier process that was killed before it renamed the file.
     _ = fs::remove_file(&temporary);
     let written = OpenOptions::new()
         .write(true)

@@ -36,7 +36,7 @@ pub(super) struct Requests {
     validate: WebhookSeries,
 }
 
-/// The series of one webhook. They exist before its first request, and no review searches for them in their families.
+/// The series of one webhook. They exist before its first request, and a review uses them without a look-up by label.
 struct WebhookSeries {
     latency: Histogram,
     in_flight: Gauge,

@@ -52,7 +52,7 @@ pub(crate) fn announced_length(body: &impl Body) -> usize {
     usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX)
 }
 
-/// Reads a body of at most `limit` bytes. If the body becomes larger than `share`, takes more.
+/// Reads a body of at most `limit` bytes. If the body is larger than `share`, increases the share.
 pub(crate) async fn read<B>(
     body: B,
     limit: usize,

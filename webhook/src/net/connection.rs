@@ -84,7 +84,8 @@ where
     let timed = Timed::new(stream, &stage, limits);
     let mut connection = pin!(
         http1::Builder::new()
-            // Turn off hyper's timeout, which is the same for a slow head and for an idle connection. `Timed` has one for each.
+            // Turn off hyper's timeout, which is the same for a slow head and for an idle connection. `Timed` has a timeout for
+            // each of the two.
             .header_read_timeout(None)
             // Send the response even if the client has closed its sending side.
             .half_close(true)
@@ -96,13 +97,15 @@ where
         () = client.slot.wait_until_evicted() => return Ok(()),
         () = shutdown::wait_for_closing(&mut phase) => {}
     }
-    // A client that has just connected is about to send a request. Wait for it; the response tells the client to close the connection.
+    // A client that has just connected is about to send a request. Wait for the request. The response tells the client to close
+    // the connection.
     if stage.is_new()
         && let Ok(ended) = time::timeout(FIRST_REQUEST, connection.as_mut()).await
     {
         return ended;
     }
-    // If the server closed an idle connection now, a review that has just been sent would be lost. So first read the data that the kernel has received, and wait for the rest of a head that has begun.
+    // If the server closed an idle connection now, a review that has just been sent would be lost. So first read the
+    // data that the kernel has received, and wait for the rest of a head that has begun.
     tokio::select! {
         biased;
         ended = connection.as_mut() => return ended,
@@ -245,7 +248,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<'_, S> {
         self.poll_sent(cx, written)
     }
 
-    /// Makes hyper send a response without a copy of its own, so that the response holds its share until it is sent.
+    /// Makes hyper send a response without copying it, so that the response holds its share until it is sent.
     fn is_write_vectored(&self) -> bool {
         true
     }

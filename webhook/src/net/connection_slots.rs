@@ -1,7 +1,8 @@
 //! The slots for open connections, and which connection is evicted for a new one.
 //!
-//! If all slots are taken, the address with the most connections loses the one that has been idle longest. Idle is every connection
-//! whose review the server is not handling: it waits for the client, whatever the client has sent before.
+//! If all slots are taken, a new connection evicts another one: of the address with the most connections, the one that has been
+//! idle longest. A connection is idle if the server is not handling a review on it, even if the client has sent part of a
+//! request.
 
 use std::{
     cmp::Reverse,
@@ -30,7 +31,7 @@ struct OpenConnections {
 
 struct Connection {
     peer: IpAddr,
-    /// When the connection became idle, in the order of [`OpenConnections::idled`]; `None` while its review is handled.
+    /// When the connection became idle, as a value of [`OpenConnections::idled`]; `None` while its review is handled.
     idle: Option<u64>,
     evicted: Arc<Notify>,
 }
@@ -47,7 +48,8 @@ impl ConnectionSlots {
     /// Takes a slot for a new connection, and evicts another connection if necessary. Returns `None` if all slots are
     /// taken and the server is handling a review on every connection.
     pub(crate) fn take(self: &Arc<Self>, peer: IpAddr) -> Option<ConnectionSlot> {
-        // An IPv4 client is the same peer on a socket for both IPv4 and IPv6 as on a socket for IPv4.
+        // On a socket for both IPv4 and IPv6, an IPv4 client has an IPv4-mapped IPv6 address. Use its IPv4 address, as on a
+        // socket for IPv4.
         let peer = peer.to_canonical();
         let mut open = self.open();
         if open.by_id.len() >= self.limit {
@@ -84,7 +86,8 @@ impl OpenConnections {
         self.idled
     }
 
-    /// The id of the connection that has been idle longest, of the address with the most connections among those with an idle one.
+    /// Returns the id of the connection to evict. Considers the addresses that have an idle connection, and chooses the address
+    /// with the most connections. Returns its connection that has been idle longest.
     fn longest_idle(&self) -> Option<u64> {
         let mut by_peer: HashMap<IpAddr, (usize, Option<(u64, u64)>)> = HashMap::new();
         for (id, connection) in &self.by_id {

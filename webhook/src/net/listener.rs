@@ -26,7 +26,7 @@ use crate::{
     shutdown::{self, Phase},
 };
 
-/// The connections that the kernel accepts before the listener does.
+/// The maximum number of connections that the kernel accepts before the listener takes them.
 const BACKLOG: u32 = 1024;
 
 /// How a listener transports HTTP.
@@ -55,7 +55,7 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
         SocketAddr::V6(_) => TcpSocket::new_v6(),
     }?;
     socket.set_reuseaddr(true)?;
-    // Accepted connections inherit it.
+    // Accepted connections inherit this size.
     socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
@@ -94,7 +94,8 @@ impl<H: Handle> Listener<H> {
             };
             listener.admit(accepted, &connection_limits).await;
         }
-        // Serve the connections that the kernel has already accepted. If the socket were closed now, they would be reset and their reviews lost.
+        // Serve the connections that the kernel has already accepted. If the socket were closed now, these connections
+        // would be reset, and their reviews lost.
         loop {
             let accepted = tokio::select! {
                 biased;

@@ -1,8 +1,8 @@
 //! What clients share, such as memory, and how much of it one client gets.
 //!
-//! An address may hold at most as much as is free. Alone, it gets half; two addresses get a third each. So an address that holds
-//! nothing always finds something free, whatever others do. And a new share leaves as much again free for the same address, so that
-//! large shares do not keep small ones out.
+//! An address may hold at most as much as is free. So one address alone gets half, and two addresses get a third each. An address
+//! that holds nothing therefore always finds something free. A new share must also leave the same amount free for its address, so
+//! that large shares do not keep small ones out.
 
 use std::{
     collections::HashMap,
@@ -23,7 +23,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// This program, for what it reads without a review.
+    /// This program itself, for reads that belong to no review.
     pub(crate) const SELF: Self = Self {
         address: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         verified: true,
@@ -33,7 +33,7 @@ impl Peer {
 /// Something that clients share, and who holds how much of it.
 pub(crate) struct Shares {
     total: usize,
-    /// The part of it that only verified clients get.
+    /// The part of `total` that only verified clients get.
     reserved: usize,
     held: Mutex<Held>,
     freed: Notify,
@@ -78,7 +78,7 @@ impl Shares {
         share.await.map_err(|_| Exhausted)
     }
 
-    /// Takes a share. If too little is free, waits until then. The caller must set a time limit.
+    /// Takes a share. If too little is free, waits until enough is free. The caller must set a time limit.
     pub(crate) async fn wait_for(self: &Arc<Self>, peer: Peer, amount: usize) -> Share {
         let mut share = self.open(peer);
         loop {
@@ -111,12 +111,12 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// Holds at least `amount`, if so much is free.
+    /// Makes the share at least `amount` large, if enough is free.
     pub(crate) fn grow_to(&mut self, amount: usize) -> Result<(), Exhausted> {
         self.grow(amount.saturating_sub(self.amount), 0)
     }
 
-    /// Takes `more` if `spare` is free beside it.
+    /// Takes `more`, if `spare` would then still be free for the same client.
     fn grow(&mut self, more: usize, spare: usize) -> Result<(), Exhausted> {
         if more == 0 {
             return Ok(());
@@ -131,7 +131,7 @@ impl Share {
         Ok(())
     }
 
-    /// Holds at most `amount`.
+    /// Makes the share at most `amount` large.
     pub(crate) fn shrink_to(&mut self, amount: usize) {
         let mut held = self.shares.held();
         let less = self.amount.saturating_sub(amount);

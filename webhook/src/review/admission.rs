@@ -112,7 +112,7 @@ impl Admission {
             return Decision::allowed();
         }
         let decision = self.decide_on(target, hook, request, objects).await;
-        // Only a denial is worth the time that decoding the two versions takes.
+        // Only for a denial, because decoding the two versions takes time.
         let is_denied = !matches!(decision.verdict, ReviewResult::Allowed);
         if hook == Hook::Mutate && is_denied && is_stale(review) {
             return Decision::allowed();

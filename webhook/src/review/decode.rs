@@ -1,7 +1,7 @@
 //! Decodes an `AdmissionReview`, borrowing from the body.
 //!
-//! The objects stay text, because only admission knows their types. Control planes are decoded together with the review: to find
-//! the end of their text first takes half as long again.
+//! The objects stay text, because only admission knows their types. Control planes are an exception. They are decoded together
+//! with the review, because finding the end of their text first would take half as long again.
 
 mod uid;
 mod values;
@@ -110,7 +110,7 @@ pub(crate) struct Request<'a, N = (), O = ()> {
 }
 
 impl<'a, N, O> Request<'a, N, O> {
-    /// Takes the objects out.
+    /// Separates the request from the new and the stored object.
     fn split(self) -> (Request<'a>, Option<N>, Option<O>) {
         let request = Request {
             uid: self.uid,
@@ -131,8 +131,8 @@ impl<'a, N, O> Request<'a, N, O> {
 }
 
 impl Request<'_> {
-    /// Whether the API server stores nothing, so that the review must have no side effects. Any value but `false` counts, so
-    /// that a wrong type causes none, and needs no error.
+    /// Whether the API server stores nothing, so that the review must have no side effects. Every value but `false` counts as a
+    /// dry run, so that a value of a wrong type is safe and needs no error.
     pub(crate) fn is_dry_run(&self) -> bool {
         self.dry_run.is_some_and(|value| value.get() != "false")
     }
@@ -201,7 +201,7 @@ pub(crate) enum Operation {
     Connect,
 }
 
-/// A body that is not a review, or not one of a version that this webhook supports.
+/// A body that is not a review, or a review of a version that this webhook does not support.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct InvalidReview {
     /// The review's uid; `None` if it cannot be read.
@@ -210,7 +210,7 @@ pub(crate) struct InvalidReview {
     pub(crate) sentence: String,
 }
 
-/// Decodes a review with at most this number of values.
+/// Decodes a review. `values` is an upper bound of the number of its values.
 ///
 /// If decoding fails, the body is read again only for its uid: an API server accepts a response only with the uid
 /// that it sent.
@@ -223,8 +223,8 @@ pub(crate) fn decode_review(body: &[u8], values: usize) -> Result<Review<'_>, In
         })
 }
 
-/// Refuses a review with a long uid, or with a large text from which the user's groups and extra fields are decoded: they take
-/// many times its size.
+/// Refuses a review whose uid is long, or whose user has large groups and extra fields: what is decoded from them takes many
+/// times the size of their text.
 fn bounded(review: Review<'_>) -> Result<Review<'_>, String> {
     let Request { uid, user_info, .. } = &review.request;
     let fields = [user_info.groups, user_info.extra].into_iter().flatten();
@@ -262,8 +262,8 @@ fn decode(body: &[u8], values: usize) -> Result<Review<'_>, String> {
     Ok(review.named_by_its_object())
 }
 
-/// Decodes a review with its control planes. `None` if the objects must be decoded on their own: to find the field with the wrong
-/// type, or because they are no control planes.
+/// Decodes a review together with its control planes. `None` if the objects must be decoded separately: to find the field with
+/// the wrong type, or because they are not control planes.
 fn control_plane_review(text: &str, values: usize) -> Option<Review<'_>> {
     type Stored<'a> = KubeadmControlPlane<'a, &'a RawValue>;
     let (request, new, stored) = request::<Box<KubeadmControlPlane<'_>>, Stored<'_>>(text)

@@ -1,9 +1,9 @@
 //! Records denials as Events on the object, so that `kubectl describe` and `kubectl get events` show them: the client that a
 //! webhook denies is often a controller or a pipeline whose log users rarely read.
-//!
 //! An Event is a side effect, so a dry run records none (Kubernetes, "Dynamic Admission Control", Side effects). There is one
-//! exception: the topology controller tries each write of a control plane with a dry run, so that the denial of what a topology
-//! asks for leaves no other trace on the control plane. Nothing but Cluster API's own service account is believed.
+//! exception: the topology controller tries each write of a control plane with a dry run first. A denial of this dry run would
+//! otherwise leave no trace on the control plane. The exception applies only to the users that the configuration trusts as
+//! Cluster API's controllers.
 
 use std::{collections::HashMap, env, sync::Arc, time::Duration};
 
@@ -22,13 +22,13 @@ use crate::{
     tasks::Tasks,
 };
 
-/// The denials that wait to be recorded. More are dropped, because a review must not wait.
+/// The maximum number of denials that wait to be recorded. Further denials are dropped, because a review must not wait.
 const MAX_WAITING: usize = 64;
 
-/// A controller repeats a denied write every few minutes. The same denial is recorded once in this time.
+/// The time during which the same denial is recorded only once. A controller repeats a denied write every few minutes.
 const REPEAT_AFTER: Duration = Duration::from_secs(600);
 
-/// The denials that are remembered for [`REPEAT_AFTER`].
+/// The maximum number of denials that are remembered for [`REPEAT_AFTER`].
 const MAX_REMEMBERED: usize = 1024;
 
 /// The maximum length of a note in characters. The API server limits it to 1 KiB (k8s.io/api, `events/v1/types.go`).
@@ -49,7 +49,7 @@ struct Denial {
     event: Value,
 }
 
-/// A denial with the key of an earlier one is a repetition of it.
+/// Identifies a denial: two denials with the same key count as the same denial.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Key {
     namespace: String,
@@ -75,8 +75,8 @@ impl DenialEvents {
         }
     }
 
-    /// Records a decision if the configuration says so, and if it is the denial of a write, and not of a dry run. Never
-    /// waits.
+    /// Records a decision if it denies a write, and if the configuration enables this. Records the denial of a dry run only if
+    /// the topology controller makes it. Never waits.
     pub(crate) fn record(&self, review: &Review<'_>, decision: &Decision) {
         let configuration = self.configuration.get();
         if configuration.denial_events
@@ -97,8 +97,9 @@ fn is_of_topology_controller(request: &Request<'_>, trusted: &TrustedUsers) -> b
     manager == Some(TOPOLOGY_MANAGER) && users.iter().any(|user| user == request.user_info.name())
 }
 
-/// The Event of a denial. `None` for a dry run of anybody but the topology controller, and for an object without a name, to which an Event cannot refer. The API server
-/// refuses a `generateName` that ends in a dot (apimachinery, `NameIsDNSSubdomain`).
+/// Returns the Event of a denial. `None` for a dry run of anybody but the topology controller, and for an object without a name,
+/// to which an Event cannot refer. `generateName` ends in a hyphen, because the API server refuses one that ends in a dot
+/// (apimachinery, `NameIsDNSSubdomain`).
 fn denial(review: &Review<'_>, invalid: &Invalid, trusted: &TrustedUsers) -> Option<Denial> {
     let request = &review.request;
     let leaves_no_event = request.is_dry_run() && !is_of_topology_controller(request, trusted);

@@ -170,8 +170,8 @@ fn rule_suffix(cause: &Cause) -> String {
     format!(" ({})", cause.rule)
 }
 
-/// The audit annotations: the ids of the rules that denied, that warned, that only recorded a finding, and that an
-/// annotation on the object overrides. The API server writes them to its audit log, under the webhook's name.
+/// Returns the audit annotations. Each of them lists the ids of rules: the rules that denied, that warned, that only recorded a
+/// finding, or that an annotation on the object overrides. The API server writes them to its audit log, under the webhook's name.
 fn audit_annotations(decision: &Decision) -> BTreeMap<&'static str, String> {
     let rules = |wanted: Action| {
         let ids: BTreeSet<&str> = decision

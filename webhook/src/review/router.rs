@@ -114,7 +114,7 @@ impl Router {
         phase: watch::Receiver<Phase>,
     ) -> Self {
         let needs_certificates = admissions.for_unverified.is_some();
-        // Half of everything is for verified clients, if there are any.
+        // If clients need certificates, reserve half of everything for verified clients.
         let shares = |total| Shares::with_reserve(total, if needs_certificates { total / 2 } else { 0 });
         Self {
             admissions,
@@ -358,8 +358,8 @@ fn error_response(error: &HttpError) -> Response<Full<Bytes>> {
         }
         _ => {}
     }
-    // Close the connection: the rest of a body would be read as the next request, and errors that a client does not read would pile
-    // up without a share.
+    // Close the connection. Otherwise the rest of a body would be read as the next request, and errors that a client does not
+    // read would use memory without a share.
     headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
 }

@@ -293,7 +293,7 @@ async fn read_objects(source: &Source<'_>, server: &str) -> Facts {
                 service
             ))
         ),
-        // Definitions are large, because they contain schemas.
+        // Read few definitions at a time: they are large, because they contain schemas.
         Box::pin(objects.list_in_pages_of(
             DEFINITIONS_PER_PAGE,
             None,
@@ -350,7 +350,7 @@ async fn read_objects(source: &Source<'_>, server: &str) -> Facts {
 
 const DEFINITIONS_PER_PAGE: u32 = 50;
 
-/// Reads the serving certificate of kcp-webhook, if one of the webhooks is its own.
+/// Reads the serving certificate of kcp-webhook, if one of the webhooks is that of kcp-webhook.
 async fn read_webhook_certificate(
     source: &Source<'_>,
     webhooks: &Reading<Vec<Webhook>>,

@@ -125,7 +125,8 @@ pub(super) async fn read_secret(
         let read = connection.get::<CertificateSecret>(&resource, namespace, secret);
         let read = connection.run_with_limit(limit, &action, read).await?;
         let (validity, ownership) = (validity(purpose, &read), read.ownership());
-        // Another client may have changed the Secret since a rotation that is complete. One that is not complete is unfinished.
+        // The record of an unfinished rotation always counts. That of a complete rotation counts only if no other client has
+        // changed the certificates since.
         let content = sha256(read.certificate().unwrap_or_default());
         let rotation = RotationRecord::on(&read.metadata)
             .filter(|record| record.content == content || record.phase.next().is_some());
@@ -488,8 +489,8 @@ kvAAM7XIWVSiEy7ecvYo0gIhAP8ulBmO0H1twmfHxXIwEy0UFESAXuMl0nW9Ge9C\n\
 
     #[tokio::test]
     async fn a_complete_rotation_is_shown_until_another_client_changes_the_secret() {
-        let phase_2 = "; rotation: phase 2 of 3, sign with the new key; 0 of 3 Machines have it";
-        let phase_3 = "; rotation: phase 3 of 3, trust only the new key; 0 of 3 Machines have it";
+        let phase_2 = "; rotation: phase 2 of 3, sign with the new key; 0 of 3 Machines have the new content of the Secret";
+        let phase_3 = "; rotation: phase 3 of 3, trust only the new key; 0 of 3 Machines have the new content of the Secret";
         let own = sha256(CA.as_bytes());
         for (phase, content, expected) in [
             ("signWithNew", own.as_str(), phase_2),

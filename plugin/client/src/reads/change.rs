@@ -45,7 +45,8 @@ pub async fn read_everything(
 
 /// Like [`read_everything`], but fails if one of the parts cannot be read.
 ///
-/// # Errors A part cannot be read. If several parts cannot be read, the error is about the first of them.
+/// # Errors
+/// A part cannot be read. If several parts cannot be read, the error is about the first of them.
 pub async fn read_everything_or_fail(
     reader: &Reader<'_>,
     namespace: &str,
@@ -101,8 +102,8 @@ async fn read_parts(
         Err(error) => Reading::Failed(failure::of_kind(&MACHINE_HEALTH_CHECK, error)),
     };
     fetched.observed.health_checks = of_control_plane(&fetched.observed, health_checks);
-    // The control plane is read again. Querying etcd takes seconds, in which the controller may change the control
-    // plane, and the write requires the resource version that was checked.
+    // Read the control plane again. Querying etcd takes seconds, in which the controller may change the control plane, and the
+    // write requires the resource version that was checked.
     let (object, control_plane) = reads.read_control_plane(name).await?;
     let at_first = std::mem::replace(&mut fetched.json, object);
     fetched.observed.control_plane = control_plane;

@@ -80,7 +80,7 @@ fn endpoint(server: &str) -> Option<String> {
     let url: Uri = server.parse().ok()?;
     let authority = url.authority()?;
     let host = authority.host();
-    // `port_u16` also ignores what is not a number.
+    // Parse the port here, because `port_u16` also returns `None` for a port that is not a number.
     let port = match authority.as_str().strip_prefix(host)? {
         "" => 443,
         port => {

@@ -25,8 +25,8 @@ const PORT: u16 = 6443;
 /// The metrics of an API server with many resources have about ten mebibytes.
 const MAX_METRICS_MEBIBYTES: usize = 32;
 
-/// Asks each API server, until `end` at the latest. An API server knows only the requests that it has served since its start. Asks none
-/// if an upgrade to `version` removes no API.
+/// Asks each API server, until `end` at the latest. An API server knows only the requests that it has served since its start. If
+/// an upgrade to `version` removes no API, asks no API server.
 pub async fn read_used_apis(
     management: &Connection,
     observed: &Snapshot,

@@ -63,7 +63,7 @@ fn failed_writes(control_plane: &KubeadmControlPlane, events: Vec<Event>) -> Vec
     let mut writes: BTreeMap<(bool, String), FailedWrite> = BTreeMap::new();
     for event in events {
         let regarding = event.regarding.as_ref();
-        // A control plane of the same name may have existed before.
+        // Ignore Events about an earlier control plane of the same name.
         if uid.is_some() && regarding.and_then(|object| object.uid.as_deref()) != uid {
             continue;
         }

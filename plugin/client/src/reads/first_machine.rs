@@ -36,7 +36,7 @@ pub async fn read_first_machine(
     let limit = reads::limit_per_control_plane(end.saturating_duration_since(Instant::now()));
     let machine = reader.connection.get(&reader.machine_resource, namespace, name);
     let machine: Machine = match machine.await {
-        // The command says so later, with a hint.
+        // The command later reports that the Machine does not exist, with a hint.
         Err(Error::NotFound { .. }) => return Ok(None),
         machine => machine?,
     };
@@ -115,7 +115,8 @@ async fn read(secrets: &Secrets<'_>, node: &str) -> Result<Holdings, Failure> {
     })
 }
 
-/// Returns a volume whose data is on the Node, or may be.
+/// Returns the volume if its data is only on the Node, or if it is a hostPath volume without node affinity, whose data may be on
+/// the Node.
 fn local_volume(volume: &PersistentVolume, node: &str) -> Option<LocalVolume> {
     let spec = volume.spec.as_ref()?;
     let affinity = spec.node_affinity.as_ref().and_then(required_terms);
@@ -164,7 +165,7 @@ fn requires_node(terms: &[NodeSelectorTerm], node: &str) -> bool {
     !terms.is_empty() && terms.iter().all(names)
 }
 
-/// Returns a Pod that can run on this Node only. Static Pods and those of a `DaemonSet` run on each Node, and do not count.
+/// Returns the Pod if it can run on this Node only. Does not return static Pods, Pods of a `DaemonSet`, and Pods that have ended.
 fn pinned_pod(pod: &Pod, node: &str) -> Option<PinnedPod> {
     let owners = pod.metadata.owner_references.iter().flatten();
     let is_of_node = owners

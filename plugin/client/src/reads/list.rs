@@ -191,7 +191,7 @@ impl RelatedObjects {
                     let own = of_cluster.extract_if(.., |machine| itself.has_machine(machine));
                     snapshot.machines = own.collect();
                     snapshot.machines_of_other_owners.clone_from(of_cluster);
-                    // For another control plane of the Cluster, these Machines belong to another owner.
+                    // Put the Machines back for another control plane of the Cluster: for it, they belong to another owner.
                     if !of_cluster.is_empty() {
                         of_cluster.extend_from_slice(&snapshot.machines);
                     }

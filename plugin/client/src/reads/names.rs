@@ -7,8 +7,8 @@ use serde::{Deserialize, de::DeserializeOwned};
 
 use crate::{Connection, Error, request::Pages};
 
-/// Adds the metadata of the objects of a kind. Adds less if the cluster does not respond, or refuses the request.
-/// `namespace` is none for a cluster-scoped kind.
+/// Adds the metadata of the objects of a kind to `found`. If the cluster does not respond or refuses a request, adds only what
+/// was read before. `namespace` is none for a cluster-scoped kind.
 pub async fn list_metadata(
     connection: &Connection,
     kind: &Kind,

@@ -72,7 +72,7 @@ pub enum Eviction {
 /// Evicts a pod, unless a budget does not allow it now.
 ///
 /// # Errors
-/// The request fails for another reason.
+/// The request fails, and not because of a budget.
 pub async fn evict(connection: &Connection, pod: &PodToEvict) -> Result<Eviction, Error> {
     let resource = POD.api_resource("v1");
     let action = Action::new("create", &resource)

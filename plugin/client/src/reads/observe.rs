@@ -34,7 +34,7 @@ pub async fn observe(
     let machine_leases = reads.read_machine_leases();
     let failed_writes = reads.read_failed_writes(&own);
     let workers = async {
-        // Only the topology controller waits for workers, and makes the control plane wait.
+        // Without a managed topology, read no workers: only the topology controller makes a control plane wait for workers.
         own.metadata.label(label::TOPOLOGY_OWNED)?;
         Some(Box::new(read_workers(reader, &own, reads.limit).await))
     };
@@ -91,7 +91,7 @@ pub fn unread_snapshot(mut listed: Snapshot, error: &Error) -> Snapshot {
         failure::object_name(KUBEADM_CONTROL_PLANE.kind, Some(name)),
         error,
     );
-    // A control plane that could not be decoded in the list is already there.
+    // If the control plane could not be decoded in the list, `failed_reads` already has its failure.
     listed.failed_reads.retain(|known| known.object != failure.object);
     listed.failed_reads.push(failure.clone());
     Snapshot {

@@ -44,7 +44,7 @@ impl<'s> Secrets<'s> {
         })
     }
 
-    /// How a person runs kubectl against the workload cluster: the arguments follow.
+    /// The beginning of a kubectl command for the workload cluster, to which a message appends the arguments of kubectl.
     pub fn kubectl(&self) -> String {
         let (cluster, namespace, arguments) = (self.cluster, self.namespace, "");
         format!("kubectl kcp kubectl cluster/{cluster} -n {namespace} -- {arguments}")

@@ -15,7 +15,8 @@ use crate::{
 impl Reads<'_> {
     /// Reads whether an infrastructure template exists, from its metadata. `None` if the reference names no template.
     pub(super) async fn template_exists(&self, template: &Reference) -> Option<Reading<bool>> {
-        // Cluster API also clones Machines from kinds without the suffix `Template`, without checking that they exist.
+        // For a kind without the suffix `Template`, Cluster API does not check that the object exists before it clones a Machine
+        // from it.
         let is_template = template.kind.ends_with("Template") && !template.name.is_empty();
         if !is_template {
             return None;

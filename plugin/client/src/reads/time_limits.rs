@@ -1,5 +1,5 @@
-//! Divides a command's remaining time among its reads, so that a slow read fails separately and the results of the
-//! others are reported.
+//! Divides a command's remaining time among its reads, so that a slow read fails alone, and the command reports the results of
+//! the other reads.
 
 use std::time::{Duration, Instant};
 

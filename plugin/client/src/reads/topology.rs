@@ -1,4 +1,4 @@
-//! Reads over which versions Cluster API's topology controller upgrades a Cluster.
+//! Reads through which versions Cluster API's topology controller upgrades a Cluster.
 
 use kcp_api::{ClusterClass, cluster::Topology, kind::CLUSTER_CLASS};
 use kcp_control_plane::{
@@ -12,8 +12,9 @@ use crate::{
     reads::{change::LIMIT, workers::read_workers},
 };
 
-/// Reads the versions over which the topology controller upgrades the control plane to a version that is several minor versions
-/// ahead. Empty if the version is not so far ahead, if the Cluster has no managed topology, or if its class does not list them all.
+/// Reads the versions through which the topology controller upgrades the control plane to a version that is several minor
+/// versions ahead. Empty if the version is not so far ahead, if the Cluster has no managed topology, or if its class does not
+/// list all of these versions.
 pub async fn read_chain(reader: &Reader<'_>, observed: &Snapshot, to: &str) -> Result<Vec<String>, Error> {
     let from = observed.control_plane.spec.version();
     let Some(class) = observed.topology().and_then(Topology::class) else {
@@ -28,8 +29,8 @@ pub async fn read_chain(reader: &Reader<'_>, observed: &Snapshot, to: &str) -> R
     Ok(chained_versions(from, to, class.kubernetes_versions()))
 }
 
-/// Reads the versions over which the topology controller upgrades the control plane: to `to`, or else to the version of the topology.
-/// Adds the workers to the snapshot. Empty if the Cluster has no managed topology, or if no upgrade is planned.
+/// Reads the versions through which the topology controller upgrades the control plane: to `to`, or without `to`, to the version
+/// of the topology. Adds the workers to the snapshot. Empty if the Cluster has no managed topology, or if no upgrade is planned.
 pub async fn read_upgrade(
     reader: &Reader<'_>,
     observed: &mut Snapshot,

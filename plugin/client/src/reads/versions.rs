@@ -95,8 +95,8 @@ impl Deployment {
     }
 }
 
-/// Reads the Deployment of a program. If it does not exist, but its program is a provider of Cluster API, reads the Deployment with
-/// the provider's label in any namespace. `None` if neither exists, or if the user may not list Deployments.
+/// Reads the Deployment of a program. If it does not exist, but its program is a provider of Cluster API, reads the Deployment
+/// with the provider's label in any namespace. `None` if neither exists, or if the user has no permission to list Deployments.
 pub async fn deployed(
     connection: &Connection,
     deployment: DeploymentName,

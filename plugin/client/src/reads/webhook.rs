@@ -89,7 +89,8 @@ pub async fn read_webhook(connection: &Connection, limit: ReadLimit) -> Result<W
     })
 }
 
-/// That somebody has disabled kcp-webhook. `None` if it is enabled, if it is not installed, or if that cannot be read.
+/// Returns a text that says that somebody has disabled kcp-webhook. `None` if kcp-webhook is enabled or not installed, or if the
+/// configurations cannot be read.
 pub async fn read_switched_off(connection: &Connection, limit: ReadLimit) -> Option<String> {
     for kind in HookKind::ALL {
         let all = list(connection, kind, limit).await.ok()?;

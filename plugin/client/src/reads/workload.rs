@@ -95,7 +95,7 @@ fn kubeconfig<'s>(secrets: &Secrets<'_>, secret: &'s Secret) -> Result<&'s [u8],
 fn unusable(secrets: &Secrets<'_>, secret: &Secret, error: &KubeconfigError) -> Failure {
     Failure {
         hint: Some(renewal_hint(secrets, secret.is_managed_by_control_plane())),
-        // client-go accepts kubeconfigs that this program does not.
+        // client-go accepts kubeconfigs that this program does not accept, so Cluster API may still be able to use the Secret.
         is_unusable_secret: false,
         ..secrets.unusable_failure(KUBECONFIG_SECRET, error.to_string())
     }
@@ -327,7 +327,7 @@ pub async fn get_text(server: &ComponentServer<'_>, path: &str, accept: &str) ->
     }
 }
 
-/// What a component says with a code other than 200.
+/// Describes a response of a component with a code other than 200.
 pub fn http_error(path: &str, code: u16) -> String {
     match code {
         401 => format!("GET {path}: the server rejected the client certificate of the kubeconfig"),

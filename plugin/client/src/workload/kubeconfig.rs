@@ -1,7 +1,7 @@
 //! Creates a client for the workload cluster, from the kubeconfig in Cluster API's Secret.
 //!
-//! The user of this program may not trust everyone who can write the Secret, so a kubeconfig that refers to local files or
-//! programs is rejected.
+//! The user of this program does not necessarily trust everyone who can write the Secret, so this module rejects a kubeconfig
+//! that refers to local files or programs.
 
 use std::time::Duration;
 

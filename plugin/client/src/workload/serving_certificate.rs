@@ -40,8 +40,8 @@ pub enum ServingCertificateError {
     Unreadable,
 }
 
-/// Converts a certificate's expiry from seconds since 1970. The expiry of a certificate that never expires is the
-/// last second of the year 9999 (RFC 5280, 4.1.2.5), which exceeds `Timestamp::MAX`.
+/// Converts a certificate's expiry from seconds since 1970. An expiry that a `Timestamp` cannot hold becomes the latest or earliest
+/// one, such as that of a certificate that never expires: the last second of the year 9999 (RFC 5280, 4.1.2.5).
 pub fn certificate_end(not_after: i64) -> Timestamp {
     let latest = if not_after < 0 {
         Timestamp::MIN

@@ -278,7 +278,7 @@ impl fmt::Display for LeaseRefusal {
             } => write!(
                 f,
                 "ClusterDeployment {cluster_deployment} of pool {pool} is being deleted; release its lease first, or \
-                use another name"
+                pass another name with --cluster-deployment"
             ),
             Self::NoEntryMatches { pool } => write!(
                 f,
@@ -302,7 +302,7 @@ impl fmt::Display for LeaseRefusal {
             } => write!(
                 f,
                 "{cluster_deployment} already holds {customization}, which another process may still use; release \
-                the lease, or use another name"
+                the lease, or pass another name with --cluster-deployment"
             ),
             Self::HeldInstead {
                 cluster_deployment,
@@ -316,7 +316,8 @@ impl fmt::Display for LeaseRefusal {
             } => write!(
                 f,
                 "{cluster_deployment} already holds {customization}, but the patches of {customization} \
-                 cannot be applied: {why}; to get another entry, release the lease on {customization} first, or use another name"
+                 cannot be applied: {why}; to get another entry, release the lease on {customization}, or pass another name with \
+                 --cluster-deployment"
             ),
             Self::Creation(why) => why.fmt(f),
             Self::ClusterNotCreated {
@@ -335,20 +336,24 @@ impl fmt::Display for LeaseRefusal {
             ),
             Self::ClaimOfOtherPool { claim, pool } => write!(
                 f,
-                "ClusterClaim {claim} already exists, but for pool {pool}; use another name"
+                "ClusterClaim {claim} already exists, but for pool {pool}; pass another name with --cluster-deployment"
             ),
             Self::ClaimPending { why, cleanup } => write!(f, "{why}; {cleanup}"),
             Self::ClaimExists { claim } => write!(
                 f,
-                "ClusterClaim {claim} already exists, and another process may use its cluster; use another name"
+                "ClusterClaim {claim} already exists, and another process may use its cluster; pass another name with \
+                 --cluster-deployment"
             ),
             Self::ClaimDeleting { claim } => write!(
                 f,
-                "ClusterClaim {claim} is being deleted; try again later, or use another name"
+                "ClusterClaim {claim} is being deleted; try again later, or pass another name with --cluster-deployment"
             ),
             Self::ClaimDeleted { claim } => write!(f, "ClusterClaim {claim} was deleted"),
             Self::ClaimedClusterLost { claim, lost, cleanup } => {
-                write!(f, "{lost}, which ClusterClaim {claim} had; {cleanup}")
+                write!(
+                    f,
+                    "{lost}, although Hive had assigned it to ClusterClaim {claim}; {cleanup}"
+                )
             }
         }
     }
@@ -463,7 +468,7 @@ fn held_instead(cluster_deployment: &str, held: &str, requested: &str) -> String
     format!(
         "{cluster_deployment} already holds {held}, so it cannot lease {requested}; release the lease on \
          {held} first, or \
-        use another name"
+        pass another name with --cluster-deployment"
     )
 }
 

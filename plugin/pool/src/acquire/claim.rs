@@ -31,7 +31,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(200);
 /// The key of the kubeconfig in the Secret that Hive writes for a cluster.
 const KUBECONFIG: &str = "kubeconfig";
 
-/// How long a request for a cluster waits if it does not say: Hive may have to install a cluster first.
+/// How long a request for a cluster waits if it sets no time limit. Hive may have to install a cluster first.
 pub const DEFAULT_WAIT: Duration = Duration::from_secs(3600);
 
 #[derive(Clone, Debug)]
@@ -44,8 +44,8 @@ pub struct ClaimRequest<'r> {
     pub keep_failed_claim: bool,
     /// Whether to refuse if a ClusterClaim with this name already exists, because another process may use its cluster.
     pub must_be_new: bool,
-    /// How long the claim lasts after Hive has assigned a cluster. If `None`, a new claim lasts as long as `limit` allows, or
-    /// else for [`DEFAULT_TTL`], and an existing claim keeps its end.
+    /// How long the claim lasts after Hive has assigned a cluster. If `None`, an existing claim keeps its end, and a new claim
+    /// lasts for `limit`, or without a limit for [`DEFAULT_TTL`].
     pub ttl: Option<Duration>,
     /// How long the claim may last at most.
     pub limit: Option<Duration>,
@@ -296,8 +296,8 @@ pub(super) async fn poll(
     })))
 }
 
-/// When the claim ends unless it is extended. Hive counts from the assignment, which it records shortly after it assigns
-/// the cluster; until then, the end is at least this late.
+/// Returns when the claim ends if nobody extends it. Hive counts from the time when it assigns the cluster. Until Hive has
+/// recorded this time, counts from `now`, so that the result is never too late.
 pub fn ends(claim: &ClusterClaim, pool: &ClusterPool, now: Timestamp) -> Option<Timestamp> {
     let lifetime = claim.lifetime(Some(pool))?;
     claim.end(Some(pool)).or_else(|| now.checked_add(lifetime).ok())

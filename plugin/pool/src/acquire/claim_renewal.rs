@@ -78,8 +78,8 @@ impl HeldClaim<'_> {
         Ok(None)
     }
 
-    /// Whether to extend the claim now, and whether that changes its end: it does not at the limit, or at the maximum of the
-    /// pool.
+    /// Whether it is time to extend the claim, and an extension would change its end. An extension changes nothing if the claim
+    /// has reached `limit` or the maximum of the pool.
     fn is_due(&self) -> bool {
         let is_time = self.left().is_some_and(|left| self.heartbeat.is_due(left));
         let now = self.store.now().latest;

@@ -33,8 +33,8 @@ const MAX_ATTEMPTS: usize = 5;
 /// The pause before another attempt to create the object.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
-/// A lease must last at least this much longer when its ClusterDeployment is created, so this program renews the
-/// lease right before it creates the ClusterDeployment.
+/// When this program creates a ClusterDeployment, its lease must last for at least this time. So this program renews the lease
+/// right before it creates the ClusterDeployment.
 const MIN_REMAINING_TTL: Ttl = Ttl::For(Duration::from_secs(600));
 
 /// An obstacle that prevents the creation of a cluster for a lease.
@@ -118,7 +118,8 @@ impl fmt::Display for CreationObstacle {
             Self::ForeignCluster { name } => {
                 write!(
                     f,
-                    "ClusterDeployment {name} exists, but was not created for this lease; use another name"
+                    "ClusterDeployment {name} exists, but was not created for this lease; pass another \
+                     name with --cluster-deployment"
                 )
             }
             Self::ClusterDeleted { name } => write!(f, "ClusterDeployment {name} was deleted"),
@@ -319,7 +320,7 @@ pub fn compare_with_existing(found: &Value, wanted: &Value, field: &str) -> Exis
         return ExistingObject::UpToDate;
     }
     let label = |object: &Value, name: &str| object.pointer("/metadata/labels")?.get(name).cloned();
-    // A holder of another pool may have the same name.
+    // Compare the namespaces of the pools, because a holder of a pool in another namespace may have the same name.
     let pool = |object| label(object, CLUSTER_POOL_NAMESPACE);
     let is_another_pools = pool(found).is_some_and(|owner| Some(owner) != pool(wanted));
     if label(found, LABEL).is_none() || is_another_pools {

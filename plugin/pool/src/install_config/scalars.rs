@@ -129,7 +129,7 @@ fn integer(text: &str) -> Option<Value> {
 }
 
 fn float(text: &str) -> Option<Value> {
-    // Rust's parser also accepts words such as `inf`.
+    // Reject words such as `inf`, which Rust's parser also accepts.
     if text.contains(|c: char| c.is_ascii_alphabetic() && !matches!(c, 'e' | 'E')) {
         return None;
     }

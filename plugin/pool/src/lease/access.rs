@@ -19,7 +19,7 @@ pub trait LeaseStore {
     /// entry. Returns an error only if a write of any other entry would fail too.
     async fn write_status(&self, name: &str, patch: &Value) -> Result<Written, Error>;
 
-    /// Lists the ClusterDeployments of all namespaces; `Unknown` if the client may not list them.
+    /// Lists the ClusterDeployments of all namespaces; `Unknown` if the client is not allowed to list them.
     async fn clusters(&self) -> Result<Clusters, Error>;
 
     /// Pauses before the next request.

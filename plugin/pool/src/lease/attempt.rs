@@ -1,9 +1,9 @@
 //! One attempt to lease an entry of an inventory for a holder.
 //!
-//! One write of an entry acquires a lease. If the holder already has a lease, this module writes the lease
-//! again before it reports the lease. The write changes the entry's resourceVersion, so that the server
-//! rejects a release by a client that read the entry earlier. After a lease has been written, the clusters
-//! are listed again. If another holder's cluster uses the entry by then, the lease is given to that holder.
+//! One write of an entry acquires a lease. If the holder already has a lease, this module writes the lease again before it
+//! reports the lease. The write changes the entry's resourceVersion, so that the server rejects a release by a client that read
+//! the entry earlier. After it has written a lease, this module lists the clusters again. If a cluster of another holder uses the
+//! entry, this module gives the lease to that holder.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,8 +32,8 @@ use crate::{
     },
 };
 
-/// The maximum number of times the entries are listed again after other clients have leased every free entry first. In
-/// each round at least one client gets an entry, so the limit is reached only if entries are released as fast as they are leased.
+/// How many times at most to list the entries again, if other clients have leased every free entry in the meantime. In each round
+/// at least one client gets an entry, so the limit is reached only if entries are released as fast as they are leased.
 const MAX_ROUNDS: usize = 32;
 
 /// The holder, the pool, and the conditions of one attempt to lease an entry.

@@ -15,7 +15,7 @@ use kcp_api::names::annotation;
 #[derive(Debug)]
 pub enum Clusters {
     All(ClusterDeployments),
-    /// The list failed or is incomplete, so no entry may be freed.
+    /// The list failed or is incomplete, so this program must not free an entry.
     Unknown(Error),
 }
 
@@ -42,8 +42,8 @@ impl Clusters {
         }
     }
 
-    /// The server's time when this list of clusters was requested. A check compares the end of a lease with this
-    /// time, because a cluster that was created before the end of its lease is then in the list.
+    /// The server's time when this list of clusters was requested. A check compares the end of a lease with this time. If the
+    /// lease had ended by then, the list has every cluster that was created during the lease.
     pub fn time_of_check(&self, now: ServerTime) -> ServerTime {
         let requested = self
             .cluster_deployments()

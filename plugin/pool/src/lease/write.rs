@@ -1,7 +1,6 @@
-//! Writes an entry's status, and repeats the write until its result is certain. After a lost response, the
-//! server may still store the write, as long as the entry has the resourceVersion that the write requires. A
-//! client that gave up and leased another entry could then hold two entries. So this module sends the same
-//! write again; the server stores it at most once.
+//! Writes an entry's status, and repeats the write until its result is certain. After a lost response, the server may still store
+//! the write, until the entry gets another resourceVersion. A client that gave up and leased another entry could then hold two
+//! entries. So this module sends the same write again; the server stores it at most once.
 
 use std::time::Duration;
 

@@ -62,9 +62,10 @@ pub trait EntryStatus {
     /// condition has Hive's reason and message, because Hive overwrites a reservation with another reason or message.
     fn lease(&self, pool: &str, record: &LeaseRecord, now: Timestamp) -> Value;
 
-    /// Like [`Self::lease`], for an entry whose patches can be applied to the holder's install-config. If `ApplySucceeded`
-    /// says that they are broken, the patch corrects this. Other values of `ApplySucceeded` stay: this crate does not watch
-    /// the installation, and a cluster that is being installed would count as failed when the next entry is chosen.
+    /// Like [`Self::lease`], for an entry whose patches can be applied to the holder's install-config. If `ApplySucceeded` says
+    /// that the entry's patches are broken, the returned patch corrects this. Other values of `ApplySucceeded` stay: this crate
+    /// does not watch the installation, and a cluster that is being installed would count as failed when the next entry is
+    /// chosen.
     fn lease_patched(&self, pool: &str, record: &LeaseRecord, now: Timestamp) -> Value;
 
     /// The patch that reserves the entry without a record, as Hive does.

@@ -196,7 +196,7 @@ impl fmt::Display for ReleaseRefusal {
             ),
             Self::OtherClaim { claim, id } => write!(
                 f,
-                "the claim with id {id} no longer exists; another ClusterClaim {claim} exists now"
+                "the claim with id {id} no longer exists; the present ClusterClaim {claim} has another id"
             ),
             Self::InUse(all) => {
                 for (

@@ -318,7 +318,7 @@ fn not_freed_finding(
              clusterdeployments.hive.openshift.io"
         ));
     }
-    // A shell would interpret other text.
+    // Suggest no command with other text, because a shell would interpret it.
     let is_name = |name: &str| is_dns1123_subdomain(name.as_bytes());
     let release = entry
         .status

@@ -98,7 +98,7 @@ fn leak(snapshot: &Snapshot, entry: &Entry, options: &RepairOptions<'_>) -> Opti
     {
         return None;
     }
-    // Hive reserves an entry before it creates the cluster.
+    // Hive reserves an entry before it creates the cluster, so wait until the grace period ends.
     let grace_ends = entry.since()?.checked_add(options.grace).ok();
     let rule = Rule {
         now: snapshot.now,

@@ -66,7 +66,7 @@ pub(super) fn check_copy(
         let is_its = entry.status.pool() == copy.pool_name() || entry.name() == copy.name();
         entry.status.holder() == Some(name) && is_its && entry.status.is_reserved() && !is_freed(entry)
     });
-    // A copy can be newer than the list of clusters, whose time counts as the current time.
+    // The current time is that of the list of clusters. A copy that is newer than the list has the age zero.
     let age = copy.creation_timestamp().map(|created| {
         snapshot
             .now

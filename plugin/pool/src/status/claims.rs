@@ -86,7 +86,7 @@ fn ready_since(cluster: &ClusterDeployment) -> Option<Timestamp> {
         .flatten()
 }
 
-/// Why the claim waits longer than Hive needs. `ready` is the time since when there is a cluster for it.
+/// Why the claim waits longer than Hive needs. `ready` is the time since which a cluster has been available for the claim.
 fn obstacle(claim: &ClusterClaim, ready: Option<Timestamp>, now: Timestamp) -> Option<String> {
     let created = claim.creation_timestamp()?;
     let is_late = |since: Timestamp| now.duration_since(since) >= HIVE_DELAY;

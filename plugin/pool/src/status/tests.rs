@@ -114,7 +114,7 @@ fn problems(objects: &Objects) -> Vec<String> {
 
 #[test]
 fn a_cluster_that_resumes_longer_than_the_resume_timeout_is_a_problem() {
-    const OVERDUE: &str = "failed cd/bern: the cluster has been resuming since 2026-11-21T04:00:00Z, longer than the \
+    const OVERDUE: &str = "failed cd/bern: the cluster has been resuming since 2026-11-21T04:00:00Z, and has exceeded the \
                            pool's resumeTimeout; ";
     let set = |path: &str, value: Value| {
         let mut objects = resuming();
@@ -133,7 +133,7 @@ fn a_cluster_that_resumes_longer_than_the_resume_timeout_is_a_problem() {
         (
             "unclaimed",
             resuming(),
-            Some("Hive deletes it and creates another"),
+            Some("Hive deletes the cluster and creates another one"),
         ),
         (
             "claimed",

@@ -47,8 +47,8 @@ impl AdmissionFolder {
         }
     }
 
-    /// Removes the files that the anchor has written. Returns whether there were any. The API server starts only while its folders
-    /// and its own configuration file are there, so these stay.
+    /// Removes the files that the anchor has written. Returns whether there were any. Leaves the folders and the API server's own
+    /// configuration file, because the API server does not start without them.
     pub(crate) fn remove(&self) -> Result<bool, HostError> {
         let mut removed = false;
         for (_, folder, _) in ADMISSION_KINDS {

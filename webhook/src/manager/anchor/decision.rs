@@ -20,8 +20,9 @@ pub(crate) enum Cause {
     Uninstalled,
 }
 
-/// Whether the static Pod may stop. `is_called`: a webhook configuration has the address of the static Pods. `has_api_server`: an API
-/// server runs on this host as a static Pod; no API server of another host reaches 127.0.0.1 of this one.
+/// Whether the static Pod may stop. `is_called`: whether a webhook configuration has the address of the static Pods.
+/// `has_api_server`: whether an API server runs on this host as a static Pod. Only such an API server can reach the static Pod,
+/// which listens on 127.0.0.1 of this host.
 pub(crate) const fn may_stop(is_called: bool, has_api_server: bool) -> bool {
     !(is_called && has_api_server)
 }

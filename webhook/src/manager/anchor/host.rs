@@ -38,7 +38,7 @@ pub(crate) enum HostError {
 /// What a file should be. No `Debug`, because it contains the private key or the token.
 pub(crate) enum Wanted {
     Content(Vec<u8>),
-    /// This content if the file does not exist yet.
+    /// This content, but only if the file does not exist yet. An existing file stays as it is.
     Initially(Vec<u8>),
     Absent,
 }
@@ -67,7 +67,8 @@ impl Host {
             .map_err(|error| failed("read", &manifest, error))
     }
 
-    /// Whether there is another manifest, so that the kubelet would stop the static Pod before it starts the next one.
+    /// Whether the anchor's manifest exists and differs from `manifest`. If it differs, the kubelet stops the static Pod before
+    /// it starts the next one.
     pub(crate) fn has_another_manifest(&self, manifest: &str) -> Result<bool, HostError> {
         let before = self.own_manifest()?;
         Ok(before.is_some_and(|before| before != manifest.as_bytes()))
@@ -123,7 +124,7 @@ impl Host {
             remove_file(&path)?;
         }
         match fs::remove_dir(&self.folder) {
-            // Files of others stay. In a container, the folder is a mount point.
+            // Files that the anchor has not written stay. In a container, the folder is a mount point.
             Err(error)
                 if !matches!(
                     error.kind(),
@@ -136,7 +137,8 @@ impl Host {
         }
     }
 
-    /// The manifest, if the anchor has written it. `None` if there is none.
+    /// Returns the manifest that the anchor has written. `None` if there is no manifest. Fails if the anchor has not written the
+    /// manifest.
     fn own_manifest(&self) -> Result<Option<Vec<u8>>, HostError> {
         let path = self.manifest_folder.join(MANIFEST);
         match read(&path)? {

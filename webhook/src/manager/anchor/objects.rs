@@ -116,7 +116,7 @@ impl Objects {
         if (recorded(SERVES), recorded(STOPS)) == (serves, stops) {
             return Ok(());
         }
-        // With the resource version, the API server rejects the write after another change.
+        // Send the resource version, so that the API server rejects the write if another client has changed the Pod since.
         let change = json!({"metadata": {
             "resourceVersion": pod.resource_version(),
             "annotations": {SERVES: serves, STOPS: stops},
@@ -131,7 +131,8 @@ impl Objects {
         Ok(())
     }
 
-    /// Requests a token for the static Pod, with the permissions of the Deployment. It is valid as long as the Node exists.
+    /// Requests a token for the static Pod, with the permissions of the Deployment. The token expires after [`TOKEN_VALIDITY`] at
+    /// the latest, and earlier if the Node is deleted.
     pub(crate) async fn token(&self) -> Result<Token, RequestError> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), &self.namespace);
         let request = TokenRequest {
@@ -174,7 +175,7 @@ pub(crate) fn image(pod: &Pod) -> Option<&str> {
     containers.unwrap_or_default().first()?.image.as_deref()
 }
 
-/// Whether the kubelet runs this static Pod, and not a version of it from another manifest, and it is ready.
+/// Whether the kubelet runs this static Pod, not one from another manifest, and reports it as ready.
 pub(crate) fn runs(mirror: &Pod, static_pod: &StaticPod) -> bool {
     let containers = mirror.spec.as_ref().map(|spec| spec.containers.as_slice());
     let is_same = containers.unwrap_or_default().first().is_some_and(|container| {

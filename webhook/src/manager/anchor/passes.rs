@@ -30,14 +30,15 @@ use crate::{
     },
 };
 
-/// The CA certificates of the API server in a Pod with a service account. The user of the static Pod may not be allowed to read those
-/// of the host.
+/// The CA certificates of the API server, in a Pod with a service account. The anchor copies them to the kubeconfig of the static
+/// Pod, because the user of the static Pod may have no permission to read those of the host.
 const CLUSTER_CA: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
 
 /// The address of the static Pod, which its certificate must contain.
 const LOCAL: &str = "127.0.0.1";
 
-/// After this many failed tests of the static Pod, no API server should call it: with the default interval, after half a minute.
+/// After this many failed tests, the anchor records that no API server should call the static Pod. With the default interval,
+/// that is after half a minute.
 const FAILURES: u32 = 3;
 
 /// What a pass has done.
@@ -107,7 +108,8 @@ impl Files {
         fs::read(&path).map_err(|error| PassError::Source { path, error })
     }
 
-    /// The files if an API server accepts the certificate, and the CA certificates that verify it.
+    /// Returns the files, and the CA certificates that verify the serving certificate. Fails if an API server would not accept
+    /// this certificate.
     fn wanted(&self, token: Option<&Token>, now: Timestamp) -> Result<(WantedFiles, Trust), PassError> {
         let authorities = self.of_secret("ca.crt")?;
         let mut pair = self.of_secret("tls.crt")?;
@@ -118,7 +120,8 @@ impl Files {
                 error,
             }
         })?;
-        // While the kubelet updates the files, they may not belong together. The next pass reads them again.
+        // While the kubelet updates the files, the certificate and the key can be of different versions. The next pass reads them
+        // again.
         if trust.verify(&pair, &key, now).is_none() {
             return Err(PassError::Certificate(self.tls_folder.clone()));
         }
@@ -240,7 +243,7 @@ impl Anchor {
             self.objects.record(&pod, &StaticPodState::Stops).await?;
             return Ok(PassOutcome::WaitsForService);
         }
-        // The API server calls the static Pod until it has noticed that its files are gone.
+        // The API server calls the static Pod until it notices that its webhook configuration files are gone.
         if let Some(folder) = &self.admission_folder
             && folder.remove()?
         {
@@ -265,7 +268,7 @@ impl Anchor {
         let configurations = self.admission_manifests().await?;
         let is_withdrawn = |(_, wanted): &&(_, StaticManifest)| *wanted == StaticManifest::Absent;
         if self.write_admission_manifests(configurations.iter().filter(is_withdrawn))? {
-            // The API server calls the static Pod until it has noticed that its files are gone.
+            // The API server calls the static Pod until it notices that its webhook configuration files are gone.
             return Ok(PassOutcome::WaitsForService);
         }
         if self.host.has_another_manifest(&manifest)? {
@@ -296,7 +299,8 @@ impl Anchor {
         }
     }
 
-    /// The folder and the content of each file of the API server. Empty if it loads none.
+    /// Returns the folder and the content of each webhook configuration file of the API server. Empty if the API server loads no
+    /// such files.
     async fn admission_manifests(&self) -> Result<Vec<(&'static str, StaticManifest)>, RequestError> {
         let mut manifests = Vec::new();
         if self.admission_folder.is_some() {
@@ -329,7 +333,8 @@ impl Anchor {
         Ok(has_changed)
     }
 
-    /// Requests a token when a third of its validity has passed. The webhook serves without one, so a failure stops nothing.
+    /// Requests the next token when a third of the validity of the current token has passed. A failure does not stop the pass,
+    /// because the webhook also serves without a token.
     async fn renew_token(&mut self, now: Timestamp) {
         if self.token.as_ref().is_some_and(|(_, renewal)| now < *renewal) {
             return;
@@ -344,8 +349,8 @@ impl Anchor {
         }
     }
 
-    /// Tests the static Pod: with each new certificate by reviews, and in each pass by a handshake. After a change of the manifest, the
-    /// previous static Pod serves for some more seconds, and must not pass the test instead of the new one.
+    /// Tests the static Pod: with reviews after each new certificate, and with a TLS handshake in each pass. After a change of
+    /// the manifest, the previous static Pod serves for a few more seconds. It must not pass the test in place of the new one.
     async fn test(
         &self,
         pod: &Pod,

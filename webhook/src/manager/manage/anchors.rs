@@ -28,7 +28,7 @@ pub(crate) enum Backend {
 pub(crate) struct Anchors {
     /// The addresses of the API servers.
     pub(crate) api_servers: BTreeSet<IpAddr>,
-    /// On how many Nodes the DaemonSet wants a Pod. `None` if it does not exist or is being deleted.
+    /// The number of Nodes on which the DaemonSet wants a Pod. `None` if the DaemonSet does not exist or is being deleted.
     pub(crate) desired: Option<usize>,
     pub(crate) pods: Vec<AnchorPod>,
 }
@@ -38,7 +38,7 @@ pub(crate) struct Anchors {
 pub(crate) struct AnchorPod {
     /// The addresses of its Node.
     pub(crate) hosts: Vec<IpAddr>,
-    /// Whether the static Pod on its Node is ready, and the Pod is not being deleted.
+    /// Whether the static Pod on its Node is ready, and this Pod is not being deleted.
     pub(crate) is_ready: bool,
     /// The port of the static Pod, and the serial number of the certificate with which it has passed its self-test.
     pub(crate) serves: Option<String>,
@@ -53,8 +53,8 @@ impl AnchorPod {
 }
 
 impl Anchors {
-    /// An API server without an anchor whose static Pod is ready and serves as `expected`: the port, and the serial number of the
-    /// current certificate.
+    /// Returns an API server that has no working static Pod. A static Pod works if its anchor is ready and reports `expected`:
+    /// the port, and the serial number of the current certificate.
     pub(crate) fn without_static_pod(&self, expected: Option<&str>) -> Option<IpAddr> {
         let serves = |pod: &AnchorPod| {
             pod.is_ready && !pod.stops && expected.is_some() && pod.serves.as_deref() == expected
@@ -65,9 +65,10 @@ impl Anchors {
 
     /// Where the API servers should call the webhook.
     ///
-    /// They begin to call static Pods only if each of them has one that serves. They stop if the DaemonSet no longer wants an anchor
-    /// beside each of them, or if an anchor says that its static Pod stops. A missing anchor is no reason: after a power failure and
-    /// during a rolling update, the static Pods serve without it.
+    /// The API servers begin to call static Pods only if each API server has a static Pod that serves. They call the Service
+    /// again if the DaemonSet no longer wants an anchor beside each API server, or if an anchor reports that its static Pod
+    /// stops. A missing anchor is no reason to call the Service: after a power failure and during a rolling update, the static
+    /// Pods serve without their anchors.
     pub(crate) fn backend(&self, expected: Option<&str>, current: Backend) -> Backend {
         let Some(desired) = self.desired.filter(|_| !self.api_servers.is_empty()) else {
             return Backend::Service;
@@ -87,8 +88,9 @@ impl Anchors {
         }
     }
 
-    /// Which CA has issued the certificate of each static Pod. `expected` is the port and the serial number of a certificate from the CA
-    /// that signs. If the API servers call static Pods, also for each API server, because its anchor may be missing.
+    /// Returns which CA has issued the certificate of each static Pod. `expected` is the port, and the serial number of a
+    /// certificate from the CA that signs. If the API servers call static Pods, the result also has an entry for each API server,
+    /// because an anchor may be missing.
     pub(crate) fn certificates(&self, expected: Option<&str>, are_called: bool) -> Vec<ServedCertificate> {
         let serves = |pod: &AnchorPod| expected.is_some() && pod.serves.as_deref() == expected;
         let is_served = |address: &IpAddr| self.pods.iter().any(|pod| pod.is_beside(address) && serves(pod));

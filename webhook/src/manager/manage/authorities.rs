@@ -11,8 +11,8 @@ use time::OffsetDateTime;
 use super::decision;
 use crate::manager::authority::{Authority, CertificateError, KeyPairPem, Lifetime, lifetime};
 
-/// The validity of a CA. A CA is replaced after two thirds of its validity, so that every certificate it has signed by then
-/// expires before the CA does.
+/// The validity of a CA. The manager replaces a CA after two thirds of its validity, so that every certificate that the CA has
+/// signed expires before the CA.
 pub(crate) const CA_VALIDITY: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// The validity of a serving certificate: cert-manager's default of 90 days.
@@ -172,7 +172,7 @@ impl Authorities {
         self
     }
 
-    /// Lets the next CA sign, and retires the one that signs.
+    /// Lets the next CA sign, and retires the CA that signed before.
     pub(crate) fn promote(mut self, now: Timestamp) -> Self {
         if let Some(next) = self.next.take() {
             self.retired

@@ -3,7 +3,7 @@
 //! How a CA is replaced, one step at a time, so that no API server ever refuses a certificate that a Pod serves:
 //!
 //! 1. The next CA is stored beside the CA that signs.
-//! 2. Both webhook configurations get a caBundle with both.
+//! 2. Both webhook configurations get a caBundle with both CAs.
 //! 3. After the trust delay, the next CA becomes the CA that signs, and the Secret of the Pods gets a certificate from it.
 //!    The CA that signed before stays in the caBundles as a retired CA.
 //! 4. When every ready Pod serves a certificate from the CA that signs, the retired CA is removed.
@@ -20,10 +20,11 @@ use crate::manager::authority::Lifetime;
 /// drops `matchLabelKeys`, and then an upgrade on two nodes waits forever.
 pub(crate) const OLDEST_SERVER: ServerVersion = ServerVersion { major: 1, minor: 31 };
 
-/// How far the clocks of the API server and of this host may be apart. Certificates are valid from an hour before they are issued.
+/// The maximum difference between the clocks of the API server and of this host. Certificates are valid from an hour before they
+/// are issued, so a smaller difference does no harm.
 const MAX_CLOCK_DIFFERENCE: SignedDuration = SignedDuration::from_mins(5);
 
-/// How long canaries may stay unanswered before that is a problem.
+/// How long canaries may stay unanswered before the manager reports a problem.
 const CANARY_GRACE: Duration = Duration::from_secs(10);
 
 /// The version of an API server.
@@ -51,11 +52,11 @@ pub(crate) struct Observed {
     pub(crate) clock_difference: SignedDuration,
 }
 
-/// Whether the webhook has answered the last canary: a write that the API server sends to the webhook because of an entry of the
-/// validating configuration, so that the answer proves that the API server reaches it.
+/// Whether the webhook has answered the last canary. A canary is a write that the API server sends to the webhook because of an
+/// entry of the validating configuration. So an answer proves that the API server reaches the webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Canary {
-    /// No API server sends one, because the entry does not exist or is disabled.
+    /// No API server sends canaries, because the entry does not exist or is disabled.
     NotSent,
     Answered,
     /// Since this time, no canary has been answered.
@@ -86,7 +87,8 @@ pub(crate) enum Serving {
     Unusable,
     /// The CA that signs has issued it.
     Signed(Lifetime),
-    /// An API server accepts it, but the CA that signs would issue another one: a different CA has issued it, or it lacks an address.
+    /// An API server accepts it, but the manager must issue another one: a CA that no longer signs has issued it, or it lacks an
+    /// address.
     Outdated,
 }
 
@@ -100,7 +102,7 @@ pub(crate) enum Registration {
     },
     /// It is as it should be, including the caBundle with all CAs.
     Current,
-    /// It differs. `trusts_any` is false if no certificate in its caBundle is valid.
+    /// It differs from the desired configuration. `trusts_any` is false if no certificate in its caBundle is valid.
     Outdated {
         trusts_any: bool,
     },
@@ -132,33 +134,34 @@ pub(crate) enum PodCertificate {
 pub(crate) enum ManagerStep {
     /// Create the first CA, which signs at once.
     CreateAuthority,
-    /// Store the CAs that the configurations trust as retired, and create the first CA as the next one.
+    /// Store the CAs that the configurations trust: they become retired CAs. Create the first CA as the next CA.
     AdoptTrusted,
     CreateNextAuthority,
     /// Issue a serving certificate.
     IssueCertificate,
-    /// Write the validating configuration with only the entry of the canary, after a test through the Service if API servers will
-    /// call it.
+    /// Write the validating configuration with only the entry of the canary. If API servers will call the Service, test the
+    /// webhook through the Service first.
     RegisterCanary,
-    /// Send the next canary soon, because no other entry is registered before one is answered.
+    /// Send the next canary soon, because the manager registers no other entry before the webhook answers a canary.
     AwaitCanary,
-    /// Write the configurations that differ, after the same test.
+    /// Write the configurations that differ, after the same test as for [`Self::RegisterCanary`].
     Register,
     /// Record that both configurations trust the next CA.
     RecordTrust,
-    /// Forget that they did, because a configuration has been changed.
+    /// Remove the record that both configurations trust the next CA, because one of them has changed.
     ForgetTrust,
     /// Let the next CA sign.
     Promote,
     /// Remove the retired CAs.
     RemoveRetired,
-    /// Nothing to write until then. `None`: until something changes.
+    /// Write nothing until this time. `None`: until something changes.
     Wait(Option<Timestamp>),
-    /// Certificates are up to date, but the configurations cannot be written. Or neither can be, because of the clock.
+    /// The certificates are up to date, but the manager cannot write the configurations. If the clocks differ too much, it can
+    /// write neither.
     Refuse(CertificateRefusal),
 }
 
-/// Why the manager does not register.
+/// Why the manager does not register the webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CertificateRefusal {
     Clock,
@@ -218,7 +221,7 @@ pub(crate) fn decide(observed: &Observed, trust_delay: Duration, now: Timestamp)
     ManagerStep::Wait(renewals.into_iter().flatten().min())
 }
 
-/// When each Pod has mounted the serving certificate of the CA that signs.
+/// Returns the time by which each Pod has mounted the serving certificate of the CA that signs.
 fn mounted_at(observed: &Observed, delay: Duration, now: Timestamp) -> Timestamp {
     let since = observed.authorities.signing_since.unwrap_or(now);
     let issued = match observed.serving {
@@ -228,8 +231,9 @@ fn mounted_at(observed: &Observed, delay: Duration, now: Timestamp) -> Timestamp
     later(since.max(issued), delay)
 }
 
-/// The Pods because of which the retired CAs are still trusted. A Pod that is not ready serves nothing, and has mounted the new
-/// certificate once it is ready. Without any ready Pod, one may be starting with the previous certificate.
+/// Returns the Pods because of which the API servers must still trust the retired CAs. A Pod that is not ready does not count: it
+/// has mounted the new certificate by the time it is ready. If no Pod is ready, returns a text that says so, because a Pod may be
+/// starting with the previous certificate.
 fn holders(observed: &Observed) -> Vec<&str> {
     let ready = || observed.pods.iter().filter(|pod| pod.is_ready);
     if ready().next().is_none() {
@@ -254,7 +258,8 @@ pub(crate) fn rotation_problem(observed: &Observed, trust_delay: Duration, now: 
     })
 }
 
-/// The next step for the CAs and the serving certificate that needs no registration.
+/// Returns the next step for the CAs and the serving certificate, if a step is due that does not depend on up-to-date webhook
+/// configurations.
 fn certificate_step(observed: &Observed, now: Timestamp) -> Option<ManagerStep> {
     let authorities = &observed.authorities;
     let Some(signing) = authorities.signing else {
@@ -277,7 +282,7 @@ fn certificate_step(observed: &Observed, now: Timestamp) -> Option<ManagerStep> 
         return (nothing_to_lose || observed.serving == Serving::Unusable).then_some(ManagerStep::Promote);
     };
     if signing.until <= now {
-        // No API server accepts what it signed.
+        // The CA has expired, so no API server accepts a certificate that it signed.
         return Some(match authorities.next {
             Some(_) => ManagerStep::Promote,
             None => ManagerStep::CreateNextAuthority,
@@ -285,7 +290,7 @@ fn certificate_step(observed: &Observed, now: Timestamp) -> Option<ManagerStep> 
     }
     match observed.serving {
         Serving::Unusable | Serving::Outdated => return Some(ManagerStep::IssueCertificate),
-        // A certificate ends with its CA at the latest, so a new one from the same CA may not last longer.
+        // A certificate never outlives its CA. If this one expires together with its CA, a new one would not last longer.
         Serving::Signed(lifetime) if now >= renewal(lifetime) && lifetime.until < signing.until => {
             return Some(ManagerStep::IssueCertificate);
         }
@@ -295,8 +300,9 @@ fn certificate_step(observed: &Observed, now: Timestamp) -> Option<ManagerStep> 
     (authorities.next.is_none() && is_due).then_some(ManagerStep::CreateNextAuthority)
 }
 
-/// What to register. An API server that cannot reach the webhook would refuse writes because of entries that fail closed, so these
-/// wait until a canary is answered. Entries that exist stay, and are kept up to date.
+/// Returns what to register. An API server that cannot reach the webhook refuses writes because of entries that fail closed. So
+/// the manager registers these entries only after the webhook has answered a canary. Entries that exist stay, and the manager
+/// keeps them up to date.
 fn registration_step(observed: &Observed) -> ManagerStep {
     if is_registered(observed) || observed.canary == Canary::Answered {
         return ManagerStep::Register;

@@ -45,7 +45,7 @@ const MAX_VERSION: usize = 64 * 1024;
 /// The maximum length in characters of a problem in the annotation of the Lease.
 const MAX_PROBLEM: usize = 1000;
 
-/// The name of the Service, the `ClusterRole` and the value of the label of the Pods in `manifests/base`.
+/// The name of the Service and of the `ClusterRole` in `manifests/base`, and the value of the label of the Pods.
 const NAME: &str = "kcp-webhook";
 
 /// The name of the port in the Service and in the Pods.
@@ -127,8 +127,8 @@ impl Objects {
         Ok((parse_version(&info.major, &info.minor)?, now))
     }
 
-    /// The newest version that the API server serves of those that the webhook can decode. The newest of all if it serves none: then
-    /// nobody can write a control plane.
+    /// Returns the newest version of control planes that the API server serves and the webhook can decode. If there is none,
+    /// returns the newest version that the webhook can decode: then nobody can write a control plane.
     pub(crate) async fn control_plane_version(&self) -> Result<&'static str, ObjectError> {
         let [newest, _] = SUPPORTED;
         for version in SUPPORTED {
@@ -189,7 +189,8 @@ impl Objects {
             ..Secret::default()
         });
         change(&mut secret);
-        // The metadata has the resource version, which makes the API server reject the write after another change.
+        // Keep the resource version in the metadata, so that the API server rejects the write if another client has changed the
+        // Secret since.
         if before.is_some() {
             let action = format!("update the Secret {name}");
             call(&action, secrets.replace(name, &parameters(), &secret)).await?;
@@ -221,8 +222,8 @@ impl Objects {
         Ok(())
     }
 
-    /// Writes the Lease that the API server sends to the webhook. Returns whether the webhook has answered. `answered` is when it last
-    /// did.
+    /// Writes the Lease that the API server sends to the webhook as a canary. Returns whether the webhook has answered.
+    /// `answered` is the time of the last answer, which the Lease records.
     pub(crate) async fn send_canary(
         &self,
         answered: Option<Timestamp>,
@@ -259,7 +260,7 @@ impl Objects {
         };
         let action = format!("create the Lease {CANARY_LEASE}");
         match call(&action, leases.create(&parameters(), &lease)).await {
-            // Another manager was faster.
+            // On a conflict, another manager has created the Lease.
             Ok(_) | Err(RequestError::Conflict { .. }) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -295,7 +296,8 @@ impl Objects {
     }
 }
 
-/// The time of the API server. Its certificates and ours must be valid at this time, and not at that of this host.
+/// Returns the time of the API server. The API server's certificates and the webhook's must be valid at this time, not at the
+/// time of this host.
 fn date(headers: &HeaderMap) -> Option<Timestamp> {
     let date = jiff::fmt::rfc2822::parse(headers.get(DATE)?.to_str().ok()?).ok()?;
     Some(date.timestamp())
@@ -357,7 +359,7 @@ fn address(service: &Service) -> Option<Address> {
     })
 }
 
-/// Whether a Pod serves, or will. A Pod without a node has mounted no Secret yet.
+/// Whether a Pod serves, or is about to. A Pod without a node has not mounted a Secret yet, so it does not count.
 fn may_serve(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     let has_node = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());

@@ -84,11 +84,12 @@ pub(crate) struct Manager {
     objects: Objects,
     settings: Settings,
     last_problem: LastProblem,
-    /// Since when every self-test has passed. `None` before the first one, and after one that has failed.
+    /// Since when every self-test has passed. `None` before the first self-test, and after a failed self-test.
     passes_since: Option<Timestamp>,
     /// When the webhook last answered a canary.
     answered: Option<Timestamp>,
-    /// Since when it has answered none that an API server should have sent.
+    /// When the webhook left a canary unanswered for the first time since its last answer. `None` if it has answered the last
+    /// canary.
     unanswered_since: Option<Timestamp>,
 }
 
@@ -102,7 +103,7 @@ struct Seen {
     service: Address,
     /// Whether the desired configurations make the API servers call static Pods.
     calls_static_pods: bool,
-    /// What prevents no step, but a person should know.
+    /// Problems that a person should know, although they prevent no step.
     problems: Vec<String>,
     observed: Observed,
 }
@@ -170,7 +171,7 @@ impl Manager {
         Ok(pause)
     }
 
-    /// Sends a canary. If it cannot be sent, the webhook is registered no further, but everything else goes on.
+    /// Sends a canary. If this fails, the manager registers no further entry of the webhook, but continues with everything else.
     async fn canary(&mut self, seen: &mut Seen, now: Timestamp) -> Canary {
         let sent = self
             .objects
@@ -198,8 +199,8 @@ impl Manager {
 
     async fn read(&self, server: ServerVersion, now: Timestamp) -> Result<Seen, PassError> {
         let objects = &self.objects;
-        // What depends on the CAs is read before them. So if another manager changes the CAs in the meantime, and then writes what
-        // depends on them, the write of this pass is a conflict.
+        // Read what depends on the CAs before the CAs. If another manager changes the CAs in between, and then writes what
+        // depends on them, the write of this pass fails with a conflict.
         let live = [
             objects.configuration(Hook::Mutate).await?,
             objects.configuration(Hook::Validate).await?,
@@ -259,7 +260,7 @@ impl Manager {
     }
 
     /// Reads the anchors, and decides whether the API servers should call static Pods. If the anchors cannot be read, the API
-    /// servers call what they call now.
+    /// servers keep calling what they call now.
     async fn anchors(&self, live: &[Option<Value>; 2], serial: Option<&str>) -> SeenAnchors {
         let Some(AnchorSettings { daemon_set, port }) = &self.settings.anchors else {
             return SeenAnchors::default();
@@ -343,8 +344,9 @@ impl Manager {
         })
     }
 
-    /// Finds out which CA has issued the certificate of each Pod, by a handshake that trusts only the CA that signs. Static Pods
-    /// listen on 127.0.0.1 of their hosts, so their anchors have said which certificate they serve.
+    /// Finds out which CA has issued the certificate of each Pod, with a TLS handshake that trusts only the CA that signs. The
+    /// manager cannot reach static Pods, which listen on 127.0.0.1 of their hosts. It uses the certificates that their anchors
+    /// have recorded.
     async fn pod_certificates(
         &self,
         authorities: &Authorities,
@@ -447,7 +449,7 @@ impl Manager {
             ("tls.key", issued.key.as_str()),
             ("ca.crt", bundle.as_str()),
         ];
-        // For the files of new Machines.
+        // The `files` of new Machines take the key pair from this key of the Secret.
         if self.settings.anchors.is_some() {
             data.push((KEY_PAIR, &pair));
         }
@@ -471,7 +473,7 @@ impl Manager {
         step: ManagerStep,
         now: Timestamp,
     ) -> Result<Duration, PassError> {
-        // Each anchor has tested its static Pod.
+        // If the API servers call static Pods, skip this test: each anchor has tested its own static Pod.
         if !seen.calls_static_pods {
             let trust = Trust::new(&seen.authorities.bundle(), &self.objects.host())?;
             self_test::run(&trust, &seen.service.host, seen.service.port)
@@ -484,7 +486,7 @@ impl Manager {
             if self.passes_since.is_none() {
                 info!(
                     ?delay,
-                    "the webhook passed its self-test; the manager registers the webhook once it has passed for the whole delay"
+                    "the webhook passed its self-test; the manager registers it when every self-test during the delay has passed"
                 );
             }
             let until = later(*self.passes_since.get_or_insert(now), delay);
@@ -494,7 +496,7 @@ impl Manager {
         }
         let is_canary = step == ManagerStep::RegisterCanary;
         let of_hooks = Hook::ALL.into_iter().zip(&seen.live).zip(&seen.desired);
-        // The validating configuration first, which has the canary.
+        // Write the validating configuration first, because it contains the entry of the canary.
         for ((hook, live), desired) in of_hooks.rev() {
             let desired = match hook {
                 Hook::Mutate if is_canary => continue,

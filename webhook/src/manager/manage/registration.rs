@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use super::{authorities::certificates, decision::Registration};
 use crate::hook::Hook;
 
-/// The annotation with which cert-manager's injector is told to write the caBundle of a configuration.
+/// The annotation that tells cert-manager's injector to write the caBundle of a configuration.
 const INJECTED: &str = "cert-manager.io/inject-ca-from";
 
 /// What the configurations refer to, and what differs between installations.
@@ -77,7 +77,7 @@ impl Hook {
     }
 }
 
-/// Replaces the shipped version of control planes and Clusters, which Cluster API serves in the same versions.
+/// Sets the version of control planes and Clusters in the rules of an entry. Cluster API serves both in the same versions.
 fn set_version(entry: &mut Value, version: &str) {
     let rules = entry.get_mut("rules").and_then(Value::as_array_mut);
     for rule in rules.into_iter().flatten() {
@@ -88,7 +88,8 @@ fn set_version(entry: &mut Value, version: &str) {
     }
 }
 
-/// The entry because of which the API server sends writes of one Lease to the webhook. A failure has no effect.
+/// Returns the entry because of which the API server sends writes of one Lease to the webhook. If the webhook does not answer,
+/// the write of the Lease still succeeds.
 fn canary_entry(client: &Value, namespace: &str) -> Value {
     json!({
         "name": CANARY_ENTRY,
@@ -154,7 +155,7 @@ pub(crate) fn compare(live: Option<&Value>, desired: &Value, now: Timestamp) -> 
     }
 }
 
-/// The different caBundles of a configuration, in PEM format.
+/// Returns the distinct caBundles of a configuration, in PEM format.
 pub(crate) fn bundles(configuration: &Value) -> Vec<String> {
     let entries = configuration.get("webhooks").and_then(Value::as_array);
     let mut bundles: Vec<String> = entries
@@ -168,8 +169,8 @@ pub(crate) fn bundles(configuration: &Value) -> Vec<String> {
     bundles
 }
 
-/// The live configuration with everything that is desired. A configuration that someone has disabled stays disabled until the
-/// end that they have set.
+/// Returns the live configuration, changed to contain everything that is desired. If someone has disabled the configuration, it
+/// stays disabled until the end that they have set.
 pub(crate) fn merge(live: &Value, desired: &Value, now: Timestamp) -> Value {
     let has_ended = disabled_until(live).is_some_and(|until| until <= now);
     let mut merged = if has_ended { enabled(live) } else { live.clone() };
@@ -194,7 +195,7 @@ fn set(object: &mut Value, path: &str, value: Value) {
     }
 }
 
-/// A client configuration has a Service or a URL, not both.
+/// Removes the Service if a URL is desired, and the URL if a Service is desired. A client configuration must not have both.
 fn remove_previous_backend(merged: &mut Map<String, Value>, desired: &Map<String, Value>) {
     let merged = merged.get_mut("webhooks").and_then(Value::as_array_mut);
     let desired = desired.get("webhooks").and_then(Value::as_array);
@@ -210,8 +211,8 @@ fn remove_previous_backend(merged: &mut Map<String, Value>, desired: &Map<String
     }
 }
 
-/// The owner references of the live object, with the desired reference in place of other references to a `ClusterRole` of that
-/// name. After a new installation, the old reference has a uid that no longer exists, and Kubernetes would delete the
+/// Returns the owner references of the live object. The desired reference replaces each other reference to a `ClusterRole` of
+/// that name. After a new installation, such a reference has a uid that no longer exists, and Kubernetes would delete the
 /// configuration.
 fn owner_references(live: &Value, desired: &Value) -> Option<Value> {
     let own = desired.pointer("/metadata/ownerReferences/0")?;
@@ -245,8 +246,8 @@ fn overlay(live: &mut Map<String, Value>, desired: &Map<String, Value>) {
     }
 }
 
-/// The desired list. An entry with the name of a live entry keeps those fields of the live entry that the desired entry does
-/// not set. So does an entry at the position of a live entry without a name.
+/// Returns the desired list. A desired entry also keeps those fields of the corresponding live entry that it does not set.
+/// Entries correspond if they have the same name, or if they have the same position and the live entry has no name.
 fn overlaid(live: &[Value], desired: &[Value]) -> Vec<Value> {
     let named = |wanted: &Value| {
         let name = wanted.get("name")?;

@@ -145,7 +145,7 @@ fn verifier(path: &Path, content: &[u8]) -> Result<Verifier, ClientCaError> {
         })
 }
 
-/// Whether the common name of a certificate or one of its DNS names is listed.
+/// Whether `names` contains the common name or one of the DNS names of a certificate.
 fn has_name(certificate: &CertificateDer<'_>, names: &[String]) -> bool {
     let Ok((_, certificate)) = X509Certificate::from_der(certificate) else {
         return false;
@@ -176,8 +176,8 @@ impl ClientCertVerifier for ClientCa {
         false
     }
 
-    /// Names no accepted CAs to the client: Go's client sends its certificate without them, and the borrowed names
-    /// would have to outlive a reload.
+    /// Names no accepted CAs to the client. Go's client sends its certificate without such names, and the borrowed names would
+    /// have to outlive a reload.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }

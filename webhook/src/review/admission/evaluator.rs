@@ -213,7 +213,7 @@ impl From<Judgement> for Evaluation {
 }
 
 impl Evaluation {
-    /// If rules were skipped, warns of the `failures` because of which they were.
+    /// If rules were skipped, returns a warning for each of the `failures` that caused this.
     fn new(judgement: Judgement, failures: Vec<String>) -> Self {
         let shown = if judgement.skipped.is_empty() {
             Vec::new()
@@ -239,7 +239,7 @@ fn subject<T: HasRules>(request: &Request<'_>, change: &Change<'_, T>) -> Option
     // Use the stored object if there is one, because a client can omit owners and labels from the new object.
     let metadata = change.old.unwrap_or(change.new).metadata();
     let name = match change.context.topology {
-        // The review is that of the Cluster.
+        // The name in the request is that of the Cluster, not of its control plane.
         Some(_) => metadata.name.as_deref().unwrap_or_default(),
         None => &request.name,
     };
@@ -247,8 +247,8 @@ fn subject<T: HasRules>(request: &Request<'_>, change: &Change<'_, T>) -> Option
         .with_customization(change.new.customization())
 }
 
-/// The `spec` of a `SubjectAccessReview` that asks whether the user may override rules for the object. For a topology, this is the
-/// control plane: the topology controller writes the annotation of the topology to it.
+/// The `spec` of a `SubjectAccessReview` that asks whether the user may override rules for the object. For a topology, the object
+/// is the control plane, because the topology controller copies the override annotation from the topology to it.
 fn override_access<T: HasRules>(request: &Request<'_>, change: &Change<'_, T>) -> Value {
     let mut spec = request.user_info.as_subject();
     let (group, plural, name) = match change.context.topology {
@@ -275,7 +275,8 @@ fn override_access<T: HasRules>(request: &Request<'_>, change: &Change<'_, T>) -
     spec
 }
 
-/// Whether objects of the caches, which may be out of date, could have denied the write, or lifted a denial.
+/// Whether cached objects, which may be out of date, could have affected the judgement: it contains a denial, a lifted denial, or
+/// a finding of a rule that reads other objects.
 fn needs_live_reads(judgement: &Judgement) -> bool {
     let mut findings = judgement.findings.iter();
     findings.any(|finding| {

@@ -136,7 +136,7 @@ async fn validate_deletion<'a, T: Kind<'a>>(
     }
 }
 
-/// Decodes the stored object of an update. Shares what `new` has unchanged.
+/// Decodes the stored object of an update. Takes from `new` the parts that have not changed.
 fn decode_old<'a, T: Kind<'a>>(old: &'a RawValue, new: Option<&T>) -> Result<Box<T>, DecodeError> {
     new.map_or_else(|| decode(old.get()), |new| T::decode_old(old, new).map(Box::new))
 }

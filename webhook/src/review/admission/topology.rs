@@ -1,7 +1,7 @@
 //! Decides on writes of the topology of a Cluster, as changes of its control plane (see [`kcp_rules::topology`]).
 //!
-//! If the control plane cannot be read, only the values themselves are judged. The rules of the control plane stand behind this
-//! review: the topology controller writes it next.
+//! If the control plane cannot be read, the webhook judges only the values of the topology. The topology controller writes them
+//! to the control plane next, and the webhook then judges that write.
 
 use std::sync::Arc;
 

@@ -36,7 +36,7 @@ pub fn mutating_webhooks(configuration: MutatingWebhookConfiguration) -> Vec<Web
         .collect()
 }
 
-/// Returns an `APIService` whose server is not kube-apiserver. `None` for the API server's own.
+/// Returns an `APIService` whose server is not kube-apiserver. `None` if kube-apiserver serves it itself.
 pub fn api_service(service: APIService) -> Option<ApiService> {
     let reference = service.spec?.service?;
     let conditions = service

@@ -1,4 +1,4 @@
-//! Reads the objects of a control plane in the management cluster, the Events about them, and what else decides about writes:
+//! Reads the objects of a control plane in the management cluster, the Events about them, and other objects that affect writes:
 //! webhook configurations and the Leases of Cluster API's controllers.
 
 use std::collections::BTreeSet;
@@ -96,7 +96,8 @@ impl Reads<'_> {
         };
         let selector = format!("{}={cluster}", label::CLUSTER_NAME);
         let selector = Some(selector.as_str());
-        // Users create the health checks and the MachineDeployments, and may have left out the label.
+        // Users create the health checks and the MachineDeployments, and may have left out the label. So filter these by
+        // `spec.clusterName`.
         let is_of_cluster =
             |object: &Value| object.pointer("/spec/clusterName").and_then(Value::as_str) == Some(cluster);
         let (object, machines, configs, checks, deployments, infrastructure) = tokio::join!(

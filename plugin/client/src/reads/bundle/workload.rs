@@ -71,7 +71,7 @@ async fn read(cluster: &WorkloadCluster) -> Vec<ObjectList> {
     let (nodes, pods, controller_manager, scheduler, node_leases) = tokio::join!(
         Box::pin(objects.list(None, &everything, |mut node: Node| {
             if let Some(status) = &mut node.status {
-                // A Node lists up to 50 images, which are most of its size.
+                // Leave out the images: a Node lists up to 50 of them, which are most of its size.
                 status.images = None;
             }
             json(&node)

@@ -40,7 +40,7 @@ pub fn stacked_queries(
                 let forward = PortForward::new(client.clone(), KUBE_SYSTEM, &pod_name(&node), CLIENT_PORT);
                 Ok(Endpoint::new(forward, [node.as_str(), "localhost"]))
             } else {
-                // The node's name becomes part of a URL.
+                // Refuse an invalid name, because the node's name becomes part of a URL.
                 Err(unusable_endpoint(&node, "the node's name is invalid"))
             },
             name: node,

@@ -207,7 +207,7 @@ fn port(component: Component, flags: &Flags) -> Option<u16> {
 
 async fn health(server: &ComponentServer<'_>) -> Health {
     let mut response = server.get_anonymously(HEALTHZ).await;
-    // --authorization-always-allow-paths may exclude /healthz.
+    // Ask again with the client certificate, because --authorization-always-allow-paths may exclude /healthz.
     if matches!(&response, Ok(response) if matches!(response.code, 401 | 403)) {
         response = server.get(HEALTHZ, "*/*").await;
     }

@@ -36,7 +36,7 @@ pub fn node(node: v1::Node) -> Node {
         .into_iter()
         .flatten()
         .filter_map(|image| image.names);
-    // An image by its digest has no version in its name.
+    // Skip a name that ends in a digest, because it does not contain the version.
     let is_etcd = |name: &String| name.contains("/etcd:");
     let etcd_images = images.flatten().filter(is_etcd).collect();
     let version = status
@@ -129,8 +129,8 @@ fn crash_loop(container: &ContainerStatus) -> Option<CrashLoop> {
     })
 }
 
-/// How a container that waits for its next start last ended, and how many times it was started again. A container writes the
-/// message itself; kubeadm's static pods usually write none.
+/// Describes how a container last ended, and how many times it has restarted, if it waits for its next start. The message is the
+/// one that the container wrote; kubeadm's static pods usually write none.
 fn last_end(container: &ContainerStatus) -> Option<String> {
     container.state.as_ref()?.waiting.as_ref()?;
     let ended = container.last_state.as_ref()?.terminated.as_ref()?;

@@ -10,8 +10,9 @@ use serde_json::Value;
 
 use crate::snapshot::{Reading, Snapshot, workload::Addon};
 
-/// The annotations of a control plane that keep Cluster API from updating kube-proxy or `CoreDNS`.
+/// With this annotation on a control plane, Cluster API does not update kube-proxy.
 pub const SKIP_KUBE_PROXY: &str = "controlplane.cluster.x-k8s.io/skip-kube-proxy";
+/// With this annotation on a control plane, Cluster API does not update `CoreDNS`.
 pub const SKIP_CORE_DNS: &str = "controlplane.cluster.x-k8s.io/skip-coredns";
 
 /// An update of an add-on that the controller cannot make.
@@ -48,8 +49,8 @@ impl ImpossibleUpdate {
     }
 }
 
-/// The updates of add-ons that the controller cannot make with this spec. `patch` is the change from the current spec, if
-/// there is one: it may add the annotation with which Cluster API skips an add-on.
+/// The updates of add-ons that the controller cannot make with this spec. `patch` is the
+/// planned change of the control plane, if any. It can add the annotation with which Cluster API skips an add-on.
 pub fn impossible_updates(
     observed: &Snapshot,
     spec: &KubeadmControlPlaneSpec,
@@ -78,7 +79,7 @@ pub fn kept_addons(control_plane: &KubeadmControlPlane) -> Vec<String> {
         .into_iter()
         .filter(|(_, annotation)| control_plane.has_annotation(annotation))
         .map(|(addon, annotation)| {
-            format!("{addon} stays as it is, because of annotation {annotation}: update it yourself")
+            format!("because of annotation {annotation}, Cluster API does not update {addon}: update {addon} yourself")
         })
         .collect()
 }
@@ -138,7 +139,7 @@ fn impossible_core_dns(image: &str, config: &Value) -> Option<ImpossibleUpdate> 
             false,
         ),
         CorefileMigration::Unsupported => impossible(
-            format!("runs {from}, from which Cluster API cannot migrate the configuration"),
+            format!("runs {from}, and Cluster API cannot migrate the configuration of this version"),
             "update CoreDNS yourself".to_owned(),
             false,
         ),
@@ -263,7 +264,7 @@ mod tests {
                 tag("v1.12.1"),
                 &[(
                     core_dns,
-                    "runs 1.0.6, from which Cluster API cannot migrate the configuration",
+                    "runs 1.0.6, and Cluster API cannot migrate the configuration of this version",
                     false,
                 )],
             ),

@@ -245,7 +245,7 @@ pub const TOPICS: &[&[Check]] = &[
     certificates::CHECKS,
 ];
 
-/// Whether the check with this id is about etcd: by its id, or because its topic is.
+/// Whether the check with this id is about etcd: its id begins with `etcd-`, or its topic is about etcd.
 pub fn is_about_etcd(id: &str) -> bool {
     const TOPICS: &[&[Check]] = &[
         joining::CHECKS,

@@ -48,8 +48,8 @@ impl Behaviour {
         Self::SparesUnnamedMembers,
     ];
 
-    /// The first release that decides so. The source is the controller in the releases v1.11.5, v1.12.0, v1.12.10, v1.13.0 to
-    /// v1.13.6 and v1.14.0 to v1.14.2.
+    /// The first release that decides in this way. The source is the controller in the releases v1.11.5, v1.12.0, v1.12.10, v1.13.0
+    /// to v1.13.6 and v1.14.0 to v1.14.2.
     const fn since(self) -> Release {
         match self {
             Self::UpdatesInPlace => Release::new(12, 0),
@@ -98,8 +98,9 @@ impl Behaviour {
 }
 
 impl Release {
-    /// The oldest and the latest release whose decisions are known. Predictions for other releases follow the nearest of both.
+    /// The oldest release whose decisions are known. Predictions for older releases follow this release.
     pub const OLDEST: Self = Self::new(11, 0);
+    /// The latest release whose decisions are known. Predictions for later releases follow this release.
     pub const LATEST: Self = Self::new(14, 2);
 
     pub const fn new(minor: u64, patch: u64) -> Self {

@@ -254,7 +254,8 @@ fn matching_rules<'o>(
     rules
 }
 
-/// The name of a rule with an invalid selector, with which every drain in the namespace fails (`getMatchingMachineDrainRules`).
+/// The name of a rule with an invalid selector. Such a rule makes every drain in the namespace fail
+/// (`getMatchingMachineDrainRules`).
 fn invalid_rule(objects: &DrainObjects) -> Option<&str> {
     let is_invalid = |selector: &Option<LabelSelector>| {
         let selector = selector.clone();
@@ -310,8 +311,8 @@ fn allows(budget: &PodDisruptionBudget, pod: &Pod) -> bool {
     is_unprotected || (is_counted && status.disruptions_allowed.unwrap_or(0) > 0)
 }
 
-/// Whether a selector matches: an absent or empty selector matches every object, an invalid selector none. Cluster API looks at no
-/// selector of a rule if one of them is invalid, see [`invalid_rule`].
+/// Whether a selector matches: an absent or empty selector matches every object, an invalid selector none. If one
+/// selector of a rule is invalid, every drain fails, and this function is not called: see [`invalid_rule`].
 fn is_selected(selector: Option<&LabelSelector>, labels: &Labels) -> bool {
     let Some(selector) = selector else {
         return true;

@@ -1,5 +1,5 @@
-//! Whether an upgrade brings etcd 3.6 while a member runs a version after which members that were removed long ago come back
-//! (etcd-io/etcd#20967).
+//! Whether an upgrade to etcd 3.6 is safe. If a member still runs a version that is too old, members that were removed long ago
+//! come back after the upgrade (etcd-io/etcd#20967).
 
 use kcp_api::KubeadmControlPlaneSpec;
 use kcp_rules::{
@@ -31,7 +31,7 @@ pub fn image_tag(config: &Value) -> Option<&str> {
         .as_str()
 }
 
-/// The version that a member runs, as it writes it, and whether it is too old for etcd 3.6. `None` if it is unknown.
+/// The version that a member reports, and whether it is too old for an upgrade to etcd 3.6. `None` if the version is unknown.
 fn version(queried: &QueriedMember) -> Option<(&str, bool)> {
     let status = queried.response.as_ref().ok()?.status.as_ref().ok()?;
     let version = parse_version(&status.version).ok()?;
@@ -49,7 +49,8 @@ pub fn old_members(survey: &EtcdSurvey) -> impl Iterator<Item = (&QueriedMember,
         })
 }
 
-/// Why a change of the spec must not upgrade etcd to 3.6 yet. `None` if it does not, or if every member is new enough.
+/// Why a change of the spec must not upgrade etcd to 3.6 yet. `None` if it may: the change does not
+/// bring etcd 3.6, or every member is new enough.
 pub fn obstacle(observed: &Snapshot, desired: &KubeadmControlPlaneSpec) -> Option<String> {
     let has_3_6 = brings_etcd_3_6(&observed.control_plane.spec) == Some(true);
     if has_3_6 || brings_etcd_3_6(desired) != Some(true) {

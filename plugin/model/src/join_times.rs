@@ -50,8 +50,9 @@ pub struct JoinLimit {
 }
 
 impl JoinLimit {
-    /// The annotation of the control plane, or else the longest `nodeStartupTimeout` of its Machines, or else the time that its earlier
-    /// Machines took, if that is more than the default.
+    /// Returns the limit from the first of these sources: the annotation of the control plane; the longest `nodeStartupTimeout` of
+    /// its `MachineHealthChecks`; [`JOIN_FACTOR`] times the longest time that an earlier Machine took, if this is more than the
+    /// default; the default.
     pub fn of(observed: &Snapshot) -> Self {
         let value = observed.control_plane.annotation(annotation::JOIN_LIMIT);
         let annotated = value.map(parse_duration);

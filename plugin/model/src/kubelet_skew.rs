@@ -6,7 +6,7 @@ use kcp_rules::syntax::parse_version;
 
 use crate::snapshot::workers::Worker;
 
-/// By how many minor versions a kubelet may lag behind an API server.
+/// The maximum number of minor versions by which a kubelet may lag behind an API server.
 const MAX_LAG: u64 = 3;
 /// Like [`MAX_LAG`], for kubelets older than v1.25.
 const MAX_LAG_BEFORE_1_25: u64 = 2;
@@ -33,7 +33,8 @@ pub fn skew(kubelet: &str, server: &str) -> Option<Skew> {
     (kubelet.major == server.major && lag > allowed).then_some(Skew::TooOld { lag, allowed })
 }
 
-/// By how many minor versions a kubelet lags behind an API server; 0 if it is newer. `None` if a version is not a semantic version.
+/// The number of minor versions by which a kubelet lags behind an API server; 0 if the kubelet is newer. `None` if a version is not
+/// a semantic version.
 pub fn minors_behind(kubelet: &str, server: &str) -> Option<u64> {
     let (kubelet, server) = (parse_version(kubelet).ok()?, parse_version(server).ok()?);
     (kubelet.major == server.major).then(|| server.minor.saturating_sub(kubelet.minor))

@@ -24,7 +24,7 @@
 //! - [`ownership`]: who owns the fields that a patch writes
 //! - [`merge_patch`]: JSON merge patches
 //! - [`etcd_upgrade`]: whether a change brings etcd 3.6 too early
-//! - [`topology`]: for whom Cluster API's topology controller waits
+//! - [`topology`]: what Cluster API's topology controller waits for
 //! - [`problem`]: the catalogue of problems, which words each of them
 //! - [`join_times`]: how long Machines took to join
 //! - [`duration`]: durations as text

@@ -13,8 +13,8 @@ pub struct Templates {
     pub new: Option<(String, Value)>,
 }
 
-/// What an upgrade that keeps its infrastructure template may need. `None` if only the patch version changes and no field of the
-/// template contains the current version.
+/// Says that an upgrade may need a different infrastructure template if it keeps the current one. `None` if only the patch version
+/// changes and no field of the template contains the current version.
 pub fn notice(
     reference: &Reference,
     template: &Result<Value, String>,

@@ -19,7 +19,7 @@ pub fn between(from: &Value, to: &Value) -> Value {
     let empty = Value::Object(Map::new());
     let mut patch = Map::new();
     for (name, old) in before {
-        // The fields of an object are removed one by one, because the patched object may have more of them than `from`.
+        // The fields of an object are removed one by one, because the patched object may have fields that `from` lacks.
         let new = after.get(name).unwrap_or(match old {
             Value::Object(_) => &empty,
             _ => &Value::Null,
@@ -33,7 +33,7 @@ pub fn between(from: &Value, to: &Value) -> Value {
     Value::Object(patch)
 }
 
-/// Changes a patch of `object` so that it removes each object of which it would leave no field. Many schemas allow no empty
+/// Changes a patch of `object` so that it removes each nested object that it would leave empty. Many schemas allow no empty
 /// objects.
 pub fn remove_emptied(object: &Value, patch: &mut Value) {
     let (Value::Object(object), Value::Object(patch)) = (object, patch) else {

@@ -1,8 +1,8 @@
 //! Who owns the fields that a patch writes, according to `metadata.managedFields`.
 //!
 //! If another client manages a field with server-side apply, its next apply reverts the patch. The plugin warns about this.
-//! The topology controller applies continuously, so its fields are written to the Cluster instead, as far as the Cluster has
-//! them.
+//! The topology controller applies its fields again and again, so the plugin writes these fields to the Cluster instead, if the
+//! Cluster has them.
 //!
 //! If another client has changed a field since the plugin read the object, and the patch also writes this
 //! field, the write fails with a conflict.
@@ -69,7 +69,8 @@ pub enum Ownership {
     Free,
     /// Other clients apply the fields that the patch writes, and will revert the change.
     Applied(Vec<AppliedField>),
-    /// The topology controller sets the fields from the Cluster: the merge patch of the Cluster that has the same effect.
+    /// The topology controller sets the fields from the Cluster. The value is the merge patch of the Cluster that has the same
+    /// effect.
     FromCluster(Value),
     /// The topology controller sets a field that the patch writes, and a patch of the Cluster cannot have the same effect.
     ManagedByTopology {
@@ -148,10 +149,11 @@ pub fn ownership(object: &str, patch: &Value, manager: &str) -> Result<Ownership
     let (mut applied, mut of_topology) = (Vec::new(), Vec::new());
     for path in &fields {
         let field = || merge_patch::display_path(path);
-        // A list that is set removes its earlier items, which have owners of their own.
+        // A patch that sets a list removes the earlier items of the list, which have owners of their own.
         let sets =
             merge_patch::value_at(patch, path).is_some_and(|value| !value.is_null() && !value.is_array());
-        // Cluster API pauses a control plane with its Cluster, but an annotation that a person has set stays.
+        // A control plane of a topology is paused through its Cluster. But an annotation that exists is removed from the
+        // control plane itself, because a person may have set it.
         let pauses = path.as_slice() == PAUSED
             && metadata.label(label::TOPOLOGY_OWNED).is_some()
             && (sets || metadata.annotation(annotation::PAUSED).is_none());
@@ -207,12 +209,12 @@ fn field_of_cluster(path: &[&str]) -> Option<&'static [&'static str]> {
 }
 
 /// The merge patch of the Cluster that sets these fields of a control plane to the values of `patch`. `None` if the Cluster
-/// lacks one of them.
+/// has no field for one of these fields.
 fn patch_of_cluster(fields: &[&[&str]], patch: &Value) -> Option<Value> {
     let mut of_cluster = json!({});
     for field in fields {
         let value = match merge_patch::value_at(patch, field)? {
-            // The annotation pauses with any value.
+            // The annotation pauses the control plane with any value, but `spec.paused` of the Cluster needs a boolean.
             value if *field == PAUSED && !value.is_null() => json!(true),
             value => value.clone(),
         };

@@ -82,22 +82,22 @@ pub struct Plan {
     pub blockers: Vec<Problem>,
     /// What is wrong with the control plane. Empty if the plan has steps.
     pub problems: Vec<Problem>,
-    /// What would happen if the controller created or deleted the first Machine. `None` unless that step is not safe for
-    /// etcd and the controller would not wait.
+    /// The risk to etcd if the controller created or deleted the first Machine of the plan. `None` if this step is safe for
+    /// etcd, or if the controller itself would wait.
     pub quorum_risk: Option<QuorumRisk>,
     /// The handlers of the extensions that may update Machines in place.
     pub in_place_handlers: Vec<String>,
     /// Whether the etcd members could not be read, so that each Machine is assumed to have one.
     pub are_members_unread: bool,
-    /// Which release of Cluster API the plan follows, if the controller may be of another one.
+    /// Says which release of Cluster API the plan follows. `None` if this is known to be the controller's release.
     pub version_note: Option<String>,
-    /// The steps of the upgrade that Cluster API's topology controller makes over several versions. The plan has the steps of the first
-    /// of them that upgrades the control plane.
+    /// The steps of an upgrade that Cluster API's topology controller makes over several versions. `steps` covers only the first of
+    /// these upgrade steps that upgrades the control plane.
     pub upgrade_steps: Vec<UpgradeStep>,
     /// How long earlier Machines took to join. `None` if no Machine's time is known.
     pub join_times: Option<JoinTimes>,
-    /// The `MachineHealthChecks` of control plane Machines that delete a Machine before it has joined, if it takes as long as
-    /// an earlier one: a warning for each.
+    /// One warning for each `MachineHealthCheck` with which Cluster API would delete a new Machine that takes as long to join as an
+    /// earlier Machine.
     pub startup_warnings: Vec<String>,
     pub steps: Result<Vec<PlanStep>, NoPlan>,
 }
@@ -175,7 +175,7 @@ fn startup_warnings(observed: &Snapshot) -> Vec<String> {
         return Vec::new();
     };
     let checks = observed.health_checks.value().into_iter().flatten();
-    // New Machines have the labels of those that exist.
+    // New Machines get the labels of the existing Machines, so the same `MachineHealthChecks` select them.
     let acting = checks.filter(|check| !check.paused && !check.targets.is_empty());
     acting.filter_map(|check| joins.exceeds(check)).collect()
 }

@@ -1,5 +1,5 @@
 //! The catalogue of problems: what keeps the controller from its next step, or a command from a change. Checks, plans, waits and
-//! refusals word a problem with its message and its hint.
+//! refusals all take the message and the hint of a problem from here.
 
 use jiff::Timestamp;
 use kcp_api::{
@@ -47,7 +47,7 @@ fn before_resuming(paused_by: Option<&str>) -> &'static str {
 /// controller's pods.
 pub const CONTROLLER_HINT: &str = "check that the controller is running: kubectl get pods -A -l cluster.x-k8s.io/provider=control-plane-kubeadm";
 
-/// What the controller does while it does not own each Machine.
+/// What the controller does while a control plane Machine of the Cluster does not belong to the control plane.
 const FOREIGN: &str = "the controller does nothing until all control plane Machines of the Cluster belong to this control plane";
 
 /// How to bring the members to a version from which an upgrade to etcd 3.6 is safe.
@@ -120,7 +120,7 @@ pub enum Problem {
         /// The text of the Cluster's condition `TopologyReconciled`.
         message: String,
     },
-    /// A lifecycle hook keeps the topology controller from going on.
+    /// A lifecycle hook keeps the topology controller from continuing.
     LifecycleHook {
         hook: String,
         /// What the hook's runtime extension says.
@@ -146,7 +146,7 @@ pub enum Problem {
         #[serde(skip)]
         cluster: String,
     },
-    /// The API server does not accept a Machine that the controller creates or deletes.
+    /// The API server does not accept the creation or deletion of a Machine by the controller.
     WriteRefused {
         message: String,
         remedy: String,
@@ -193,7 +193,7 @@ pub enum Problem {
         /// The end of a sentence about the member, such as `has no leader`.
         why: String,
     },
-    /// The Machine joins or is deleted, but etcd refuses the change of its members.
+    /// The Machine is joining or being deleted, but etcd refuses to change its members accordingly.
     RefusedByEtcd {
         machine: String,
         refusal: EtcdRefusal,
@@ -272,7 +272,7 @@ pub enum Problem {
         votes: Votes,
     },
 
-    /// The change brings etcd 3.6, but not every member runs a version after which that is safe.
+    /// The change brings etcd 3.6, but not every member runs a version from which this upgrade is safe.
     UnsafeEtcdUpgrade {
         why: String,
     },
@@ -499,7 +499,7 @@ impl Problem {
             }
             Self::LifecycleHook { hook, message } => text(
                 format!(
-                    "the runtime extension of hook {hook} must answer before Cluster API's topology controller goes on"
+                    "the runtime extension of hook {hook} must answer before Cluster API's topology controller continues"
                 ),
                 message,
             ),
@@ -521,7 +521,7 @@ impl Problem {
                 let holder = if workers.ends_with(&format!(" {holder}")) {
                     String::new()
                 } else {
-                    format!(" of {holder}, which precedes it")
+                    format!(" of {holder}, which stands before it in spec.topology.workers")
                 };
                 format!("{workers} is held{version} by annotation {annotation}{holder}")
             }
@@ -624,7 +624,7 @@ impl Problem {
                 format!("Machine {machine} is being replaced: {waits_for}")
             }
             Self::NoWay { why, .. } | Self::UnsafeEtcdUpgrade { why } => why.clone(),
-            Self::Quorum { votes } => format!("etcd could lose quorum: afterwards {votes}"),
+            Self::Quorum { votes } => format!("etcd could lose quorum: after the change, {votes}"),
             Self::Blocked { condition, message } => text(
                 format!("the controller reports in condition {condition} that it is blocked"),
                 message,
@@ -831,7 +831,7 @@ impl Problem {
         }
     }
 
-    /// The Machine that has the problem. `None` if it is not that of a single Machine.
+    /// The Machine that has the problem. `None` if the problem does not concern a single Machine.
     pub fn machine(&self) -> Option<&str> {
         match self {
             Self::BeingDeleted { machine, .. }

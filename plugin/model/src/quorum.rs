@@ -82,8 +82,8 @@ impl EtcdRefusal {
 
     /// Why the member with this name cannot be removed. `None` if etcd removes it, or has lost its quorum.
     ///
-    /// Source: `mayRemoveMember` of etcd. It always removes a learner and a dead member. After the removal of any other
-    /// member, the connected voters must be a quorum.
+    /// Source: `mayRemoveMember` of etcd. etcd counts no connections if the member is a learner or dead. After the removal of any
+    /// other member, the connected voters must be a quorum.
     pub fn of_removal(members: &[Member], name: &str) -> Option<Self> {
         let removed = members.iter().find(|member| member.name == name)?;
         let others = members
@@ -227,7 +227,7 @@ impl Votes {
             ..member.clone()
         });
         let best_case: Vec<Member> = best_case.collect();
-        // Nothing is written until a member joins, unless the others have a quorum.
+        // Until a joining member has started, etcd accepts writes only if the started members are a quorum.
         let started = best_case.iter().filter(|member| !member.name.is_empty());
         let started: Vec<Member> = started.cloned().collect();
         let is_lost = [&best_case, &started]

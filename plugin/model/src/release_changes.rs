@@ -1,4 +1,5 @@
-//! Finds what a Kubernetes upgrade changes for clients: API versions that are no longer served, and an etcd that stays old. Admission rules find the flags and feature gates with which a component does not start.
+//! Finds what a Kubernetes upgrade changes: API versions that are no longer served, and an image tag that keeps etcd at an old
+//! version. Admission rules find the flags and feature gates with which a component does not start.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +21,7 @@ pub struct RequestedApi {
     pub resource: String,
     /// The API version, such as `flowcontrol.apiserver.k8s.io/v1beta3`.
     pub api_version: String,
-    /// The first minor version that does not serve the API. `None` if it is not planned.
+    /// The first minor version that does not serve the API. `None` if no removal is planned.
     pub removed_in: Option<u64>,
 }
 
@@ -53,7 +54,7 @@ pub fn requested_apis(metrics: &str) -> impl Iterator<Item = RequestedApi> {
     samples.filter_map(|sample| requested_api(sample.split_once('}')?.0))
 }
 
-/// Kubernetes restricts the characters of each label, so that none is escaped.
+/// Parses the labels of one sample. Kubernetes restricts the characters in the values of these labels, so no value is escaped.
 fn requested_api(labels: &str) -> Option<RequestedApi> {
     let label = |name: &str| {
         let mut labels = labels.split(',').filter_map(|label| label.split_once('='));
@@ -74,13 +75,14 @@ fn requested_api(labels: &str) -> Option<RequestedApi> {
 /// The API versions that Kubernetes no longer serves after an upgrade.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Removals {
-    /// One line for each that clients use or may use, and for each API server that could not be read.
+    /// One line for each API version that clients use or may use, and for each API server that could not be read.
     pub in_use: Vec<String>,
-    /// The others, on one line. `None` if there are none.
+    /// The API versions that no client uses, on one line. `None` if there are none.
     pub unused: Option<String>,
 }
 
-/// What an upgrade removes. Without `used`, clients may use all of it. Leaves out alpha versions, which API servers do not serve by default.
+/// The API versions that Kubernetes no longer serves after the upgrade. Without `used`, each of them counts as one that clients may
+/// use. Leaves out alpha versions, which API servers do not serve by default.
 pub fn removals(from: &str, to: &str, used: Option<&UsedApis>) -> Removals {
     let (Ok(from), Ok(to)) = (parse_version(from), parse_version(to)) else {
         return Removals::default();

@@ -78,8 +78,8 @@ impl Review {
     }
 }
 
-/// Reviews a write of `replicas` to the scale subresource, or to the topology of the Cluster if it sets them. `object` is the
-/// control plane's JSON.
+/// Reviews a write of `replicas` to the scale subresource, or to the topology of the Cluster if the topology sets the replicas.
+/// `object` is the control plane's JSON.
 pub fn review_scale(object: &str, replicas: i64, context: ReviewContext<'_>) -> Result<Review, DecodeError> {
     let patch = json!({"spec": {"replicas": replicas}});
     if topology_of(object, &patch, context)?.is_some() {
@@ -90,8 +90,8 @@ pub fn review_scale(object: &str, replicas: i64, context: ReviewContext<'_>) -> 
     Ok(Review::new(Change::scale(&old, &new), None, context))
 }
 
-/// Reviews a merge patch of a control plane, or of the topology of the Cluster if it sets the fields. `object` is the control
-/// plane's JSON.
+/// Reviews a merge patch of a control plane, or of the topology of the Cluster if the topology sets the fields. `object` is the
+/// control plane's JSON.
 pub fn review_patch(object: &str, patch: &Value, context: ReviewContext<'_>) -> Result<Review, DecodeError> {
     let topology = topology_of(object, patch, context)?;
     let patched = merge_patch::apply_to_json(object, patch)?;
@@ -99,7 +99,7 @@ pub fn review_patch(object: &str, patch: &Value, context: ReviewContext<'_>) -> 
     Ok(Review::new(Change::update(&old, &new), topology, context))
 }
 
-/// How the rules review a patch that is written to the topology of the Cluster. `None` for all others.
+/// How the rules review a patch that is written to the topology of the Cluster. `None` for all other patches.
 fn topology_of(
     object: &str,
     patch: &Value,
@@ -113,7 +113,7 @@ fn topology_of(
     Ok(is_written_to_topology.then_some(OfTopology {
         knows_configuration: true,
         is_copy: false,
-        // The annotation of the Cluster is the webhook's to report.
+        // Only the webhook reports that an annotation of the Cluster that overrides rules has no effect.
         has_override: false,
     }))
 }

@@ -134,7 +134,7 @@ pub fn select(
         .filter_map(|event| event.related.clone())
         .filter(|object| object.kind == MACHINE.kind)
         .collect();
-    // A control plane of the same name may have existed before.
+    // An earlier control plane may have had the same name, so Events from before the creation do not count.
     let created = control_plane.creation_timestamp();
     let mut selected = RolloutEvents::default();
     for event in reported {

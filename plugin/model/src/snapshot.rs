@@ -80,8 +80,8 @@ pub struct Snapshot {
     pub unowned_secrets: BTreeSet<String>,
     /// The certificates in the Cluster's Secrets that exist.
     pub certificates: Reading<Vec<Certificate>>,
-    /// The other reads in the management cluster that failed: those of Machines, infrastructure, bootstrap
-    /// configurations, single Secrets, or of the control plane itself if it was only listed.
+    /// The failed reads in the management cluster that no other field contains: of Machines, infrastructure, bootstrap
+    /// configurations, single Secrets, or of the control plane itself if the command only listed control planes.
     pub failed_reads: Vec<Failure>,
     /// The version of the control plane controller, such as `v1.14.2`. `None` if its Deployment was not found or has no version.
     pub controller_version: Reading<Option<String>>,
@@ -145,7 +145,7 @@ impl Snapshot {
         control_plane.is_paused() || control_plane.is_condition_true("Paused") || self.is_cluster_paused()
     }
 
-    /// The release that predictions follow: that of the controller, or the latest that is known.
+    /// The release that predictions follow: the controller's release, or the latest known release if the former is unknown.
     pub fn release(&self) -> Release {
         self.controller_release().unwrap_or(Release::LATEST)
     }
@@ -157,7 +157,7 @@ impl Snapshot {
     }
 
     /// Says which release predictions follow, if it is not certain that the controller decides in the same way. `None` if the
-    /// version was not asked for.
+    /// release is certain, or if the command did not read the version.
     pub fn version_note(&self) -> Option<String> {
         let (version, unknown) = match &self.controller_version {
             Reading::Read(version) => (version.as_deref(), "is unknown"),
@@ -182,8 +182,8 @@ impl Snapshot {
         }
     }
 
-    /// Since when the controller has not processed the spec: since the write, or if its time is unknown, since the command
-    /// first saw it. `None` if the controller has processed the spec, or if neither time is known.
+    /// When the spec changed that the controller has not processed yet. If the time of the write is unknown: when the command first
+    /// saw the spec. `None` if the controller has processed the spec, or if neither time is known.
     pub fn unprocessed_since(&self) -> Option<Timestamp> {
         let seen = self
             .unprocessed_seen
@@ -191,7 +191,7 @@ impl Snapshot {
         self.control_plane.unprocessed_since().or(seen)
     }
 
-    /// Whether no `MachineHealthCheck` selects a Machine of the control plane. False if they were not read.
+    /// Whether no `MachineHealthCheck` selects a Machine of the control plane. False if the `MachineHealthChecks` were not read.
     pub fn is_without_health_check(&self) -> bool {
         let mut checks = self.health_checks.value().into_iter().flatten();
         self.health_checks.value().is_some() && checks.all(|check| check.targets.is_empty())
@@ -207,7 +207,7 @@ impl Snapshot {
         Some(manager)
     }
 
-    /// The Machines without a controller. The control plane controller has not adopted them yet.
+    /// The Machines without a controlling owner. The control plane controller has not adopted them yet.
     pub fn unowned_machines(&self) -> impl Iterator<Item = &Machine> {
         self.machines
             .iter()
@@ -236,7 +236,8 @@ impl Snapshot {
         (self.has_kubeconfig == Some(false) && !exists && !is_unread).then_some(ca)
     }
 
-    /// Whether the Cluster's infrastructure is ready. A Cluster that could not be read counts as ready.
+    /// Whether the Cluster's infrastructure is ready. A Cluster that was not read counts as ready, unless the control plane has no
+    /// Cluster yet.
     pub fn is_infrastructure_ready(&self) -> bool {
         self.cluster.value().map_or(self.is_linked(), |cluster| {
             cluster.status.infrastructure_provisioned
@@ -258,7 +259,7 @@ impl Snapshot {
         self.cluster.value()?.spec.topology.as_ref()
     }
 
-    /// The number of Machines that the Cluster's topology sets, or else that of the control plane's spec.
+    /// The number of Machines in the Cluster's topology, or else the number in the control plane's spec.
     pub fn asked_replicas(&self) -> Option<i64> {
         let of_topology = self
             .topology()
@@ -283,7 +284,8 @@ impl Snapshot {
         )
     }
 
-    /// Whether the Cluster has a control plane endpoint. A Cluster that could not be read counts as having one.
+    /// Whether the Cluster has a control plane endpoint. A Cluster that was not read counts as having one, unless the control plane
+    /// has no Cluster yet.
     pub fn has_endpoint(&self) -> bool {
         self.cluster
             .value()
@@ -327,7 +329,7 @@ impl Snapshot {
             )
         };
         let replicas = replicas.map(|replicas| line("replicas", replicas.to_string()));
-        let after = after.map(|after| line("time of a rollout", after.to_string()));
+        let after = after.map(|after| line("rollout time", after.to_string()));
         replicas.into_iter().chain(after).collect()
     }
 
@@ -416,7 +418,7 @@ impl Snapshot {
         let members = unhealthy.map(|(node, is_unhealthy)| EtcdMember {
             name: node.to_owned(),
             fault: is_unhealthy.then(|| {
-                "does not respond, and the API server reports that etcd does not respond to it".to_owned()
+                "does not respond, and the API server reports that etcd does not respond".to_owned()
             }),
             ..EtcdMember::default()
         });

@@ -171,7 +171,7 @@ fn no_progress(control_plane: &KubeadmControlPlane, progress: Option<Timestamp>)
 }
 
 /// Returns the blocker if the controller has not processed the spec for longer than [`OBSERVATION_LIMIT`]. A controller that
-/// has compared the Machines with the spec runs.
+/// has compared the Machines with the spec has not stopped.
 pub fn stopped_controller_blocker(observed: &Snapshot, now: Timestamp) -> Option<StuckProblem> {
     let control_plane = &observed.control_plane;
     let since = observed.unprocessed_since()?;
@@ -184,8 +184,8 @@ pub fn stopped_controller_blocker(observed: &Snapshot, now: Timestamp) -> Option
     })
 }
 
-/// Returns the blocker if the topology controller has failed for longer than [`OBSERVATION_LIMIT`]. It repeats what fails, so
-/// a short error may be one of many causes that pass.
+/// Returns the blocker if the topology controller has failed for longer than [`OBSERVATION_LIMIT`]. The
+/// topology controller tries again, so an error that lasts for a short time may end on its own.
 fn failed_topology_blocker(observed: &Snapshot, now: Timestamp) -> Option<StuckProblem> {
     let error = observed.cluster.value()?.topology_error()?;
     let since = error.last_transition_time?;

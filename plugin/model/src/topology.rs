@@ -1,4 +1,4 @@
-//! What keeps Cluster API's topology controller from going on with an upgrade, although it works: lifecycle hooks, annotations of
+//! What keeps Cluster API's topology controller from continuing an upgrade, although it works: lifecycle hooks, annotations of
 //! the Cluster, and annotations of workers in the topology.
 //!
 //! Source: Cluster API v1.14, `core/reconcilers/topology/cluster/status.go` and `exp/topology/desiredstate`.
@@ -18,7 +18,7 @@ use crate::{
     snapshot::{Snapshot, workers::Worker},
 };
 
-/// What is said until the topology controller has seen a change of its Cluster.
+/// The message until the topology controller has seen a change of its Cluster.
 pub const UNSEEN_TOPOLOGY: &str =
     "Cluster API's topology controller has not seen the change of the Cluster yet";
 
@@ -28,7 +28,7 @@ const DEFERRED: &str = "UpgradeDeferred";
 /// The hook that annotations of the Cluster delay, too.
 const BEFORE_CLUSTER_UPGRADE: &str = "BeforeClusterUpgrade";
 
-/// By how many minor versions the workers may be upgraded at once.
+/// The maximum number of minor versions by which an upgrade of workers may go at once.
 const MAX_SKIPPED: usize = 3;
 
 /// What precedes the names and messages of hooks in the message of `TopologyReconciled`
@@ -54,7 +54,7 @@ fn blocking_hooks(message: &str) -> Vec<(String, Option<String>)> {
         let is_hook = hook.starts_with(char::is_uppercase) && hook.chars().all(char::is_alphanumeric);
         match hooks.last_mut() {
             _ if is_hook => hooks.push((hook.to_owned(), text.map(|text| text.trim().to_owned()))),
-            // The message of the hook before contains the separator.
+            // The message of the previous hook contains the separator.
             Some((_, Some(before))) => {
                 before.push_str("; ");
                 before.push_str(part);
@@ -149,7 +149,8 @@ fn is_named(worker: &Worker, kind: &str, name: &str) -> bool {
     of_kind && machines.and_then(|machines| machines.topology_name.as_deref()) == Some(name)
 }
 
-/// `isMachineDeploymentDeferred` and `isMachinePoolDeferred`.
+/// The annotation that keeps the workers with this name at their version, and the name of the workers that have it. Follows
+/// `isMachineDeploymentDeferred` and `isMachinePoolDeferred` of Cluster API.
 fn holding_annotation<'t>(list: &'t [TopologyWorker], name: &str) -> Option<(&'static str, &'t str)> {
     let own = list.iter().position(|worker| worker.name == name)?;
     let mut until = list.iter().take(own + 1);

@@ -87,7 +87,8 @@ impl WaitCondition {
         }
     }
 
-    /// The annotation of a worker in the topology keeps it at the old version until a person removes it.
+    /// Says which workers annotations in the topology keep at the old version, until a person removes the annotations. `None` if
+    /// the command waits for no version, or the topology controller waits for something else.
     fn deferred(&self, snapshot: &Snapshot) -> Option<String> {
         let cluster = snapshot
             .cluster
@@ -183,7 +184,7 @@ impl WaitCondition {
 fn missing_from_topology(snapshot: &Snapshot) -> Vec<String> {
     if let Some(failure) = snapshot.cluster.failure() {
         return vec![format!(
-            "whether the Cluster's topology has been carried over is unknown: {}",
+            "it is unknown whether the topology controller has updated the control plane from the Cluster's topology: {}",
             failure.message
         )];
     }
@@ -484,7 +485,7 @@ mod tests {
                 "the_topology_has_a_time_of_a_rollout",
                 RolledOut,
                 |s| topology_of(s).control_plane.rollout.after = Some(minutes_ago(1)),
-                waiting(&["Cluster API's topology controller has not set the control plane's time of a rollout to \
+                waiting(&["Cluster API's topology controller has not set the control plane's rollout time to \
                     2026-08-21T11:59:00Z yet"]),
             ),
             (
@@ -510,7 +511,7 @@ mod tests {
                 "the_topology_is_unknown",
                 RolledOut,
                 |s| s.cluster = Reading::Failed(failure("Cluster/c1", "forbidden")),
-                waiting(&["whether the Cluster's topology has been carried over is unknown: forbidden"]),
+                waiting(&["it is unknown whether the topology controller has updated the control plane from the Cluster's topology: forbidden"]),
             ),
             (
                 "the_template_is_missing",

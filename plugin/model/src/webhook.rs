@@ -1,5 +1,5 @@
-//! The registration of kcp-webhook with the API server: whether the API server calls it, until when it trusts its
-//! certificates, and which other webhooks review the same objects.
+//! The registration of kcp-webhook with the API server: whether the API server calls the webhook, until when the API server
+//! trusts the webhook's certificates, and which other webhooks review the same objects.
 //!
 //! - [`order`]: the other webhooks, in the order in which the API server calls them
 //! - [`switch`]: the patches that disable and enable the webhook
@@ -49,10 +49,11 @@ pub struct Registered {
     pub trust: Trust,
 }
 
-/// Until when the API server trusts the CA certificates of a configuration.
+/// How long the API server trusts the CA certificates of a configuration, or why it does not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// The expiry of the last CA certificate to expire. With several certificates, a new one replaces an old one.
+    /// The expiry of the CA certificate that expires last. While a CA is replaced, the caBundle contains the old and the new
+    /// certificate.
     Until {
         expires: Timestamp,
         certificates: usize,
@@ -91,7 +92,8 @@ pub enum Canary {
     Unread(String),
 }
 
-/// The manager sends a canary every ten seconds, so several in succession have had no answer.
+/// If the webhook has answered no canary for longer than this, `problems` reports it. The manager sends a canary every ten seconds,
+/// so several in succession have then had no answer.
 const CANARY_LIMIT: SignedDuration = SignedDuration::from_mins(2);
 
 /// The state of kcp-webhook as the API server sees it.
@@ -151,7 +153,7 @@ impl WebhookState {
 }
 
 impl Registered {
-    /// That somebody has disabled the configuration, since when, why and until when. `None` if it is enabled.
+    /// Says that somebody has disabled the configuration, since when, why and until when. `None` if it is enabled.
     pub fn switched_off(&self, kind: HookKind, now: Timestamp) -> Option<String> {
         let title = kind.title();
         match self.switch {

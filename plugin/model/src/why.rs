@@ -219,8 +219,8 @@ impl Context<'_> {
         }
     }
 
-    /// Since when a Machine's conditions report a problem for which no object of the workload cluster has a
-    /// time.
+    /// The time since which a Machine's conditions report the problem. Used if no object of the workload cluster has a time for the
+    /// problem.
     fn since_condition(self, finding: &Finding) -> Option<Timestamp> {
         if finding.outcome == CheckOutcome::Info {
             return None;
@@ -286,8 +286,8 @@ impl Context<'_> {
         actor: Actor,
         candidates: &[Candidate<'_>],
     ) -> Option<(Actor, String)> {
-        // A replacement makes no progress either while such a check fails. A check of steps that names a person knows about the
-        // replacement.
+        // While a blocking check fails, a replacement makes no progress either. A check of steps that names a person as the actor
+        // has already taken the replacement into account.
         let needs_person = first.check.responsible.is_step() && actor == Actor::Person;
         if first.check.is_blocking || needs_person {
             return None;

@@ -1,5 +1,5 @@
 //! Certificates that expire while the machines are off. After that, components cannot connect to each other, and nothing can
-//! renew their certificates. That of kcp-webhook is replaced after the start, but until then it admits no change.
+//! renew their certificates. The certificate of kcp-webhook is replaced after the start. Until then, kcp-webhook admits no change.
 
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ pub const CHECKS: &[AuditCheck] = &[
     AuditCheck {
         id: "certificates-expire-while-off",
         requirement: "each certificate is valid for longer than the machines stay off",
-        remedy: "before you switch off the machines, renew the CAs, and renew the certificates: on each control plane Node, run \
-            kubeadm certs renew all; or start a rollout: kubectl kcp rollout start NAME",
+        remedy: "before you switch off the machines, renew the CAs and the certificates. To renew the certificates, run kubeadm \
+            certs renew all on each control plane Node, or start a rollout: kubectl kcp rollout start NAME",
         function: check_certificates_expire_while_off,
     },
     AuditCheck {
@@ -36,8 +36,8 @@ pub const CHECKS: &[AuditCheck] = &[
     AuditCheck {
         id: "webhook-certificate-expires-while-off",
         requirement: "if kcp-webhook is registered, its serving certificate is valid for longer than the machines stay off",
-        remedy: "before you switch off the machines, replace the certificate: if the manager of kcp-webhook or cert-manager \
-            issued the certificate, delete its Secret, so that the issuer creates a certificate for the next 90 days; if the \
+        remedy: "before you switch off the machines, replace the certificate. If cert-manager or the manager of kcp-webhook \
+            issued the certificate, delete its Secret: the issuer then creates a certificate that is valid for 90 days. If the \
             machines stay off for longer, API servers refuse changes of control planes until you replace the certificate",
         function: check_webhook_certificate_expires_while_off,
     },
@@ -190,7 +190,8 @@ fn kubelet_certificates(facts: &Facts, assumptions: Assumptions) -> Result<Evide
         };
         let left = duration / LEAST_LEFT;
         let text = format!(
-            "kube-controller-manager on Node {} signs certificates for {}, of which at least {} are left when the power goes off",
+            "kube-controller-manager on Node {} signs certificates that are valid for {}; when the power goes off, at least {} of \
+             that remain",
             node.name,
             format_duration(duration),
             format_duration(left)

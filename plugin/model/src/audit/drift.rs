@@ -141,7 +141,7 @@ fn comparable_flags(node: &Node, container: &PodContainer) -> BTreeSet<String> {
         .collect()
 }
 
-/// Replaces a name where it is not part of a longer name: `10.0.0.1` does not occur in `10.0.0.12`.
+/// Replaces a name, except where it is part of a longer name: `10.0.0.1` in `10.0.0.12` stays.
 fn replace_word(text: &str, name: &str) -> String {
     let is_part = |character: Option<char>| {
         character.is_some_and(|character| {

@@ -1,7 +1,8 @@
 //! How clients and kubelets find an API server after a restart.
 //!
-//! Promenade requires that the cluster depends on no load balancer outside. Cluster API requires a stable control plane
-//! endpoint, and most providers create a load balancer for it, so that `endpoint-external` fails for them by design.
+//! Airship's Promenade requires that the cluster depends on no external load balancer. Cluster API requires a stable control
+//! plane endpoint, and most infrastructure providers create a load balancer for it. So `endpoint-external` fails by design in
+//! the clusters of these providers.
 
 use std::net::IpAddr;
 
@@ -24,9 +25,9 @@ pub const CHECKS: &[AuditCheck] = &[
         id: "endpoint-external",
         requirement: "static Pods on the Nodes serve the control plane endpoint, or kubelets do not need the endpoint, so the \
             cluster needs no external load balancer",
-        remedy: "serve the endpoint from the Nodes, such as with kube-vip or HAProxy as static Pods; or accept that the cluster \
-            comes back only after the load balancer or DNS server does; or let kubelets use a proxy on their own Node: kubectl kcp \
-            generate api-proxy",
+        remedy: "serve the endpoint from the Nodes, for example with kube-vip or HAProxy as static Pods; or accept that the \
+            cluster comes back only after the load balancer or DNS server does; or let kubelets use a proxy on their own Node: \
+            kubectl kcp generate api-proxy",
         function: check_endpoint_external,
     },
     AuditCheck {
@@ -61,7 +62,7 @@ fn endpoint_external(facts: &Facts) -> Result<Evidence, Evidence> {
     let is_loopback = host
         .parse::<IpAddr>()
         .map_or(host == "localhost", |address| address.is_loopback());
-    // A loopback address is another server on each Node, so each Node needs its own.
+    // On each Node, a loopback address reaches only that Node, so each Node needs a static Pod that serves the endpoint.
     let bare_nodes: Vec<&Node> = if is_loopback {
         nodes
             .iter()
@@ -115,8 +116,8 @@ fn endpoint_external(facts: &Facts) -> Result<Evidence, Evidence> {
     Ok(evidence)
 }
 
-/// Whether there are workers, and each has the local proxy. The kubelets of control plane Nodes use their own API server, which is
-/// another check.
+/// Whether there are workers, and each has the local proxy. Another check covers the kubelets of control plane Nodes, which use
+/// the API server of their own Node.
 fn have_workers_proxies(facts: &Facts, nodes: &[Node]) -> bool {
     let mut workers = nodes.iter().filter(|node| !node.is_control_plane).peekable();
     let has_proxy = |node: &Node| facts.static_pods_on(&node.name).any(|pod| is_proxy(&pod.name));
@@ -175,7 +176,7 @@ fn kubelets_use_endpoint(facts: &Facts) -> Result<Evidence, Evidence> {
     let mut evidence = Evidence::default();
     match (uses_local_mode(settings, minor), has_machines) {
         (Err(why), _) => evidence.fail(why),
-        // Cluster API creates a Machine for each version, so kubeadm of this version wrote the kubelet's configuration.
+        // An upgrade by Cluster API replaces each Machine, so kubeadm of this version wrote the kubelet's configuration.
         (Ok(why), true) => evidence.pass(why),
         (Ok(why), false) => evidence.unknown(format!(
             "{why}, but Nodes that joined with an older kubeadm may use the endpoint, and kubelet.conf cannot be read through \

@@ -176,7 +176,7 @@ fn api_server_etcd_endpoints(facts: &Facts) -> Result<Evidence, Evidence> {
                     evidence.pass(format!("Node {}: {servers}", node.name));
                 }
                 Some(known) => evidence.fail(format!(
-                    "the API server of Node {} uses {} of {known} endpoints: {servers}",
+                    "--etcd-servers of the API server on Node {} lists {} of the {known} endpoints of the external etcd: {servers}",
                     node.name,
                     hosts.len()
                 )),
@@ -186,7 +186,7 @@ fn api_server_etcd_endpoints(facts: &Facts) -> Result<Evidence, Evidence> {
             evidence.pass(format!("Node {}: {servers}", node.name));
         } else {
             evidence.fail(format!(
-                "the API server of Node {} uses neither its own member nor all: {servers}",
+                "--etcd-servers of the API server on Node {0} lists neither the etcd member on {0} nor all members: {servers}",
                 node.name
             ));
         }

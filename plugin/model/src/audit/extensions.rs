@@ -34,7 +34,7 @@ pub const CHECKS: &[AuditCheck] = &[
         id: "encryption-provider-unknown",
         requirement: "API servers need no encryption provider (KMS) that runs in the cluster",
         remedy: "run the KMS plugin as a static Pod or a service of each control plane Node; an API server that cannot reach it \
-            cannot read Secrets, and may not start",
+            cannot read Secrets, and might not start",
         function: check_encryption_provider_unknown,
     },
     AuditCheck {
@@ -158,7 +158,7 @@ fn encryption_provider_unknown(facts: &Facts) -> Result<Evidence, Evidence> {
                 node.name
             )),
             None => evidence.pass(format!(
-                "the API server of Node {} encrypts with no provider",
+                "the API server of Node {} uses no encryption provider",
                 node.name
             )),
         }
@@ -210,7 +210,7 @@ fn authentication_in_cluster(facts: &Facts) -> Result<Evidence, Evidence> {
             }
         }
         evidence.pass(format!(
-            "the API server of Node {} asks no other server",
+            "the API server of Node {} asks no other server to authenticate or authorize users",
             node.name
         ));
     }

@@ -21,8 +21,9 @@ use crate::{
 
 pub type Labels = BTreeMap<String, String>;
 
-/// The annotations that identify the mirror Pod of a static Pod.
+/// The annotation that the kubelet sets on the mirror Pod of a static Pod.
 const MIRROR: &str = "kubernetes.io/config.mirror";
+/// The annotation that says where the kubelet read the Pod, such as `file` for a static Pod.
 const SOURCE: &str = "kubernetes.io/config.source";
 
 /// A cluster, as its API server, etcd and the management cluster describe it.
@@ -36,7 +37,7 @@ pub struct Facts {
     /// The Pods of `kube-system`.
     pub system_pods: Reading<Vec<Pod>>,
     pub kubeadm: Reading<Option<KubeadmSettings>>,
-    /// The Machines of the Cluster. `None` if no management cluster was asked, because the cluster has no Machines.
+    /// The Machines of the Cluster. `None` if the cluster has no Machines, so the audit reads no management cluster.
     pub machines: Reading<Option<Vec<MachineNode>>>,
     /// The `MachineHealthChecks` of the control plane. `None` without a management cluster.
     pub health_checks: Reading<Option<HealthCheckFacts>>,
@@ -55,7 +56,7 @@ pub struct Facts {
 pub struct HealthCheckFacts {
     /// The desired number of control plane Machines.
     pub replicas: u64,
-    /// Those that select at least one Machine of the control plane.
+    /// The `MachineHealthChecks` that select at least one Machine of the control plane.
     pub checks: Vec<HealthCheck>,
 }
 
@@ -189,8 +190,9 @@ pub struct Webhook {
 pub struct ApiService {
     pub name: String,
     pub service: ServiceName,
-    /// Whether the condition `Available` is True, and its message.
+    /// Whether the condition `Available` is True.
     pub available: Option<bool>,
+    /// The message of the condition `Available`.
     pub message: String,
 }
 

@@ -131,7 +131,7 @@ pub fn without_port(host: &str) -> &str {
         return address;
     }
     match host.split_once(':') {
-        // Several colons are an IPv6 address without a port.
+        // A host with several colons is an IPv6 address without a port.
         Some((name, port)) if !port.contains(':') => name,
         _ => host,
     }

@@ -39,7 +39,7 @@ pub const CHECKS: &[AuditCheck] = &[
 
 const MACHINES: &str = "the Machines of the Cluster";
 
-/// The kind of the owner of Nodes that may have no Machine.
+/// A Node with this owner kind needs no Machine, because a `MachinePool` can exist without Machines.
 const MACHINE_POOL: &str = "MachinePool";
 
 fn check_nodes_without_machines(facts: &Facts, assumptions: Assumptions) -> Evidence {

@@ -15,7 +15,7 @@ pub const CHECKS: &[AuditCheck] = &[
     AuditCheck {
         id: "static-pods-missing",
         requirement: "each control plane Node runs etcd, kube-apiserver, kube-controller-manager and kube-scheduler as static \
-            Pods of the host network",
+            Pods that use the host network",
         remedy: "let kubeadm write the manifests to /etc/kubernetes/manifests; a component in an ordinary Pod cannot \
             start before the API server runs",
         function: check_static_pods_missing,
@@ -38,7 +38,7 @@ pub const CHECKS: &[AuditCheck] = &[
 pub const NODES: &str = "Nodes";
 pub const PODS: &str = "the Pods of kube-system";
 
-/// The control plane Nodes. Evidence that the result is unknown if there are none, or they could not be read.
+/// The control plane Nodes. If there are none, or they could not be read, the error says that the result is unknown.
 pub fn control_plane_nodes(facts: &Facts) -> Result<Vec<&Node>, Evidence> {
     require(&facts.nodes, NODES)?;
     match facts.control_plane_nodes() {
@@ -57,7 +57,7 @@ pub fn components(facts: &Facts) -> impl Iterator<Item = Component> {
         .filter(move |component| is_stacked || *component != Component::Etcd)
 }
 
-/// The static Pod of a component on a Node: kubeadm names it after both.
+/// The static Pod of a component on a Node. The kubelet names its mirror Pod `COMPONENT-NODE`.
 pub fn pod_of<'f>(facts: &'f Facts, component: Component, node: &'f Node) -> Option<&'f Pod> {
     let name = format!("{}-{}", component.as_str(), node.name);
     facts.static_pods_on(&node.name).find(|pod| pod.name == name)

@@ -22,7 +22,7 @@ use cluster_api::{CLUSTER_PATHS, CONTROL_PLANE_PATHS, DEPLOYMENT_PATHS, HEALTH_C
 pub(super) use cluster_api::{KUBEADM_CONFIG_SPEC, MACHINE_SPEC};
 use kubernetes::{EVENT_PATHS, NODE_PATHS, POD_PATHS, WEBHOOK_PATHS};
 
-/// The fields that no command shows: of a file, a user, and a bootstrap token.
+/// The fields that no command shows: the content of a file, the password of a user, and bootstrap tokens.
 const SECRETS: [&str; 4] = [".content", ".passwd", ".token", ".tlsBootstrapToken"];
 
 /// Whether the value at a path, such as `spec.users[0].passwd`, may be secret although the other values of its object are shown.
@@ -53,7 +53,7 @@ pub(super) enum Treatment {
 }
 
 impl Treatment {
-    /// The treatment that a path demands for the value at its end; none for a path that is not at its end.
+    /// The treatment of the value at this path. `None` if the path continues below the value.
     pub(super) fn at_end_of(path: &str) -> Option<Self> {
         Some(match path {
             "{metadata}" => Self::Metadata,

@@ -5,7 +5,8 @@ use serde_json::{Map, Value};
 
 use crate::bundle::{REDACTED, replace_text};
 
-/// Names of files, addresses, numbers and settings: what kubeadm writes, and what else decides how components work together.
+/// Flags whose values are file names, addresses, numbers or settings. kubeadm writes some of them; the others decide how
+/// components work together.
 const HARMLESS: &[&str] = &[
     "admission-control-config-file",
     "advertise-address",
@@ -135,7 +136,7 @@ fn is_harmless(flag: &str) -> bool {
     HARMLESS.binary_search(&flag).is_ok()
 }
 
-/// Redacts flags without their dashes: a map in v1beta1 of Cluster API, a list of names and values in v1beta2.
+/// Redacts flags whose names have no dashes: a map in v1beta1 of Cluster API, a list of names and values in v1beta2.
 pub(super) fn redact_flags(flags: Value) -> Value {
     match flags {
         Value::Object(flags) => {
@@ -168,7 +169,7 @@ fn redact_named_flag(flag: Value) -> Value {
     Value::Object(fields.collect::<Map<_, _>>())
 }
 
-/// Redacts the command of a container: the program stays, and its arguments become those of [`redact_arguments`].
+/// Redacts the command of a container: the program stays, and [`redact_arguments`] redacts its arguments.
 pub(super) fn redact_command(command: Value) -> Value {
     let Value::Array(mut words) = command else {
         return replace_text(command);
@@ -195,8 +196,8 @@ pub(super) fn redact_command(command: Value) -> Value {
     )
 }
 
-/// Redacts arguments of a program: `--FLAG=VALUE` stays if the value is no secret. Of another flag with a value, only the
-/// name stays.
+/// Redacts arguments of a program: `--FLAG=VALUE` stays if the value is no secret. Of any other flag with a value, only
+/// the name stays.
 pub(super) fn redact_arguments(arguments: Value) -> Value {
     match arguments {
         Value::Array(arguments) => Value::Array(arguments.into_iter().map(redact_argument).collect()),

@@ -75,7 +75,7 @@ impl Part {
                 documents.push(object.value());
             }
         }
-        // An empty list says that there are no objects. Without a list, that is unknown.
+        // An empty list would say that there are no objects. If they could not be read, the bundle leaves out the file.
         let is_read = unread.is_empty() || !documents.is_empty();
         Self {
             text: is_read.then(|| text(&json!({"apiVersion": "v1", "kind": "List", "items": documents}))),

@@ -11,7 +11,8 @@ use crate::bundle::{
     secret_text::without_secrets,
 };
 
-/// The field of metadata with the fields that each client has written. It is long, and says nothing about a problem.
+/// The metadata field that says which client has written which fields. A bundle leaves it out, because it is long, and says
+/// nothing about a problem.
 const MANAGED_FIELDS: &str = "managedFields";
 const ANNOTATIONS: &str = "annotations";
 

@@ -1,5 +1,5 @@
 //! The rule about confirmation, for all commands: a command that deletes or replaces a Machine, an etcd member or data
-//! asks on a terminal, and needs `--yes` without one.
+//! asks on a terminal. Without a terminal, the command needs `--yes`.
 
 use crate::change::decision::{Decision, Proposal, Refusal, RefusedBy};
 

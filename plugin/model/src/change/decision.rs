@@ -85,7 +85,7 @@ impl Refusal {
         }
     }
 
-    /// The command refuses the change while the control plane or its Cluster is paused. Without a reason if neither is.
+    /// The refusal of a change while the control plane or its Cluster is paused. If neither is paused, it has no reasons.
     pub fn while_paused(observed: &Snapshot, is_cluster_paused: bool) -> Self {
         let control_plane = &observed.control_plane;
         let own = control_plane.is_paused().then_some(Problem::Paused);
@@ -119,7 +119,7 @@ impl Refusal {
         )
     }
 
-    /// Names the refusing party in the error message. `is_configured` says whether the user passed the
+    /// How the error message names who refuses the change. `is_configured` says whether the user passed the
     /// webhook's configuration.
     pub const fn refused_by_text(&self, is_configured: bool) -> &'static str {
         match (self.refused_by, is_configured) {
@@ -147,7 +147,7 @@ impl Refusal {
 /// The obstacles to a write, one line for each.
 #[derive(Debug, Default)]
 pub struct WriteObstacles {
-    /// Obstacles that do not go away before someone acts. `--force` does not override them.
+    /// Obstacles that remain until someone acts. `--force` does not override them.
     pub lasting: Vec<String>,
     /// Obstacles that clear on their own. `--force` overrides them, and the controller then waits.
     pub temporary: Vec<String>,

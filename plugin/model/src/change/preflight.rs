@@ -1,4 +1,5 @@
-//! Checks whether a command may write a change: checks the admission rules, the field owners, and the controller's plan.
+//! Decides whether a command may write a change. The decision depends on the admission rules, the field owners, and the
+//! controller's plan.
 
 use jiff::Timestamp;
 use kcp_api::Object as _;
@@ -75,7 +76,7 @@ pub fn preflight_reviewed(
     let desired = desired(&snapshot.json, patch, &denials)?;
     let ownership = ownership(&snapshot.json, patch, context.field_manager)?;
     let plan = match ownership {
-        // The controller acts only on a version that the Cluster has, too.
+        // The command writes the Cluster, so the controller will see the new version in the Cluster, too.
         Ownership::FromCluster(_) => {
             let mut observed = snapshot.observed.clone();
             observed.set_topology_version(desired.spec.version());
@@ -162,7 +163,7 @@ fn paused_later(observed: &Snapshot, plan: &Plan) -> Vec<String> {
         .collect()
 }
 
-/// Returns one warning for each reason why `status` reports a fact as unknown on which the decision relies.
+/// Returns one warning for each reason why `status` does not know a fact on which the decision relies.
 fn unknown_facts(snapshot: &ChangeSnapshot, now: Timestamp) -> Vec<String> {
     let observed = &snapshot.observed;
     // The snapshot's own warnings say that the conditions of the Machines are used instead.
@@ -482,8 +483,9 @@ mod tests {
         };
         lost.observed.etcd_members =
             EtcdMembers::Read(["node-m1", "node-m2", "node-m3"].map(silent).to_vec());
-        let etcd = "recover etcd yourself, because the controller cannot; how: kubectl kcp status c1-cp -n d"
-            .to_owned();
+        let etcd =
+            "recover etcd yourself, because the controller cannot; to see how: kubectl kcp status c1-cp -n d"
+                .to_owned();
         assert_eq!(remedies(&lost, true), Some(vec![etcd]));
         let mut sick = snapshot();
         fail(&mut sick, 2, "EtcdPodHealthy", "crashed");

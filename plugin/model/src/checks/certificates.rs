@@ -131,7 +131,8 @@ pub fn check_ca_rotation_unfinished(observed: &Snapshot, _: Timestamp) -> CheckR
         let progress = record.progress(&observed.machines)?;
         let message = format!("rotation of the {}: {progress}", certificate.purpose.title());
         Some(Finding::info(&certificate.object, &message).with_hint(format!(
-            "once every Machine has it, continue with certificates rotate --ca {}; see also: kubectl kcp certificates {} -n {}",
+            "once every Machine has the new content, continue with certificates rotate --ca {}; see also: kubectl kcp \
+             certificates {} -n {}",
             certificate.purpose.rotated_name()?,
             control_plane.name(),
             control_plane.namespace()

@@ -66,8 +66,8 @@ const fn machine_condition(component: Component) -> (&'static str, &'static str)
     }
 }
 
-/// The static pods on nodes that exist. Pods of a removed node remain until they are garbage collected, and those of a Node
-/// without a Machine as long as the Node.
+/// The static pods on nodes that exist and have a Machine. The pods of a removed node remain until they are garbage collected.
+/// The pods of a Node without a Machine remain until the Node is deleted.
 fn pods(observed: &Snapshot) -> Result<Vec<&StaticPod>, NoResult> {
     let workload = require(&observed.workload, WORKLOAD)?;
     let pods = require(&workload.static_pods, "static pods")?;
@@ -256,8 +256,8 @@ fn fails_by_itself(observed: &Snapshot, pods: &[&StaticPod], pod: &StaticPod) ->
     others.any(|other| other.ready && has_ended_since(other.ready_since))
 }
 
-/// Turns the finding about a component that fails by itself into a failure, even while its Machine starts. If the change of
-/// the spec in progress distinguishes the Machine from others, names the changed fields.
+/// Turns the finding about a component that fails by itself into a failure, even while its Machine starts. If an
+/// older Machine does not have the latest change of the spec yet, names the changed fields.
 fn failure_of_change(observed: &Snapshot, finding: Finding, now: Timestamp) -> Finding {
     let finding = Finding {
         outcome: CheckOutcome::Fail,
@@ -271,7 +271,7 @@ fn failure_of_change(observed: &Snapshot, finding: Finding, now: Timestamp) -> F
     let Some(own) = own.next() else {
         return finding;
     };
-    // As after the field with which the component ends was set back.
+    // This happens after someone reverted the field that makes the component exit.
     if own.is_outdated() {
         let (name, namespace) = (&own.machine, observed.control_plane.namespace());
         return Finding {
@@ -296,10 +296,10 @@ fn failure_of_change(observed: &Snapshot, finding: Finding, now: Timestamp) -> F
     .with_hint(format!("{set_back}; to see why the component exits: {see}"))
 }
 
-/// A change of the spec that Machines have not got yet.
+/// A change of the spec that some Machines do not have yet.
 struct PendingChange {
     message: String,
-    /// The fields of the bootstrap configuration that can be set back.
+    /// What the user can revert: fields of the bootstrap configuration, and the infrastructure template.
     fields: Vec<String>,
 }
 
@@ -319,14 +319,14 @@ impl PendingChange {
             "the version cannot be lowered, so remove the settings that the new version does not know"
                 .to_owned()
         } else {
-            format!("set back in the spec: {}", self.fields.join(", "))
+            format!("revert in the spec: {}", self.fields.join(", "))
         };
         let (name, namespace) = (observed.control_plane.name(), observed.control_plane.namespace());
         format!("{set_back}: kubectl edit kcp {name} -n {namespace}")
     }
 }
 
-/// The change that an earlier Machine has not got. `None` if no Machine is outdated.
+/// The change of the spec that an older Machine does not have yet. `None` if no Machine is outdated.
 fn change_beside(verdicts: &[MachineDifference]) -> Option<PendingChange> {
     let earlier = verdicts.iter().find(|verdict| verdict.is_outdated())?;
     let differences = earlier.reasons.iter().filter_map(|reason| match reason {
@@ -338,13 +338,14 @@ fn change_beside(verdicts: &[MachineDifference]) -> Option<PendingChange> {
         Reason::Certificates { .. } | Reason::RolloutAfter { .. } | Reason::Reported { .. } => None,
     });
     let differences: Vec<String> = differences.collect();
-    let fields = earlier.reasons.iter().filter_map(|reason| match reason {
-        Reason::Config { fields } => Some(fields),
-        _ => None,
+    let fields = earlier.reasons.iter().flat_map(|reason| match reason {
+        Reason::Config { fields } => fields
+            .iter()
+            .map(|field| format!("spec.kubeadmConfigSpec.{field}"))
+            .collect(),
+        Reason::Infrastructure { machine, .. } => vec![format!("the infrastructure template ({machine})")],
+        _ => Vec::new(),
     });
-    let fields = fields
-        .flatten()
-        .map(|field| format!("spec.kubeadmConfigSpec.{field}"));
     (!differences.is_empty()).then(|| PendingChange {
         message: format!(
             "Machine {} does not have this change of the spec yet: {}",

@@ -56,7 +56,7 @@ pub const CHECKS: &[Check] = &[
     Check::new(
         "change-not-recorded",
         "The controller has compared the Machines with the last change to the spec, but has not recorded that it processed the \
-         change, because its reconciles fail at a later step or have failed before.",
+         change, because its reconciles fail at a later step, or an earlier reconcile failed.",
         check_change_not_recorded,
         Responsible::StepBy(who_records_the_change),
     )
@@ -162,7 +162,7 @@ pub fn check_status_outdated(observed: &Snapshot, now: Timestamp) -> CheckResult
     let control_plane = &observed.control_plane;
     if control_plane.status.conditions.is_empty()
         || control_plane.is_observed()
-        // The check `controller-stopped` reports it once it has lasted too long.
+        // The check `controller-stopped` reports a change that the controller has not processed for too long.
         || stopped_controller_blocker(observed, now).is_some()
         || is_only_unrecorded(observed)
     {
@@ -244,8 +244,8 @@ fn late_failure(observed: &Snapshot) -> String {
         .map(Machine::name)
         .collect();
     if unread.is_empty() {
-        "its reconciles fail at a later step, or one has failed there before: after such a failure, Cluster API 1.13 and \
-         later record the change only after another change of the spec"
+        "its reconciles fail at a later step, or an earlier reconcile failed there; after such a failure, Cluster API 1.13 and \
+         later record the change only when the spec changes again"
             .to_owned()
     } else {
         format!(
@@ -256,7 +256,7 @@ fn late_failure(observed: &Snapshot) -> String {
     }
 }
 
-/// The controller, or a person if the state lasts: no later reconcile ends it.
+/// Returns the controller, or a person if the state lasts, because no later reconcile of the controller ends the state.
 fn who_records_the_change(_: &Snapshot, finding: &Finding, now: Timestamp) -> Actor {
     match finding.since {
         Some(since) if age(since, now) <= OBSERVATION_LIMIT => Actor::ControlPlaneController,
@@ -264,7 +264,7 @@ fn who_records_the_change(_: &Snapshot, finding: &Finding, now: Timestamp) -> Ac
     }
 }
 
-/// The controller, or a person if no attempt of the controller can succeed before someone removes the cause.
+/// Returns the controller, or a person if the controller cannot succeed until someone removes the cause.
 fn who_processes_the_spec(observed: &Snapshot, _: &Finding, _: Timestamp) -> Actor {
     if processing_blockers(observed).is_empty() {
         Actor::ControlPlaneController

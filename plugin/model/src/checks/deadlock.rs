@@ -156,7 +156,8 @@ fn without_components(observed: &Snapshot, names: &[&str]) -> Finding {
     ))
 }
 
-/// Whether the Machine counts as working for the deletion of another one.
+/// Whether Cluster API counts the components of the Machine as healthy when it decides whether to finish the deletion of another
+/// Machine.
 fn has_healthy_components(observed: &Snapshot, machine: &Machine) -> bool {
     let stacked = !observed.has_external_etcd();
     let mut conditions = component_conditions(stacked).filter(|condition| *condition != "EtcdMemberHealthy");

@@ -35,7 +35,7 @@ const REFUSED_EVICTIONS: [&str; 2] = [
 /// Texts of refused evictions that succeed later without any action of the user.
 const RETRIED_EVICTIONS: [&str; 2] = ["eviction will be retried", "terminating namespace"];
 
-/// The text in the condition's message that is followed by the time when the drain began.
+/// The text that stands before the start time of the drain in the condition's message.
 const STARTED: &str = "(started at ";
 
 pub fn check_machine_drains_blocked(observed: &Snapshot, now: Timestamp) -> CheckResult {

@@ -58,15 +58,15 @@ pub const CHECKS: &[Check] = &[
     ),
 ];
 
-/// How many raft log entries a member may lag behind another member, and how many entries of its own log it
-/// may not have applied yet. Beyond this limit, a follower needs a full snapshot (etcd's
+/// The maximum number of raft log entries by which a member may lag behind another member, and of entries in its own log that
+/// it still has to apply. Beyond this limit, a follower needs a full snapshot (etcd's
 /// `DefaultSnapshotCatchUpEntries`), and a member that applies too slowly rejects requests (etcd's
 /// `maxGapBetweenApplyAndCommitIndex`).
 pub const RAFT_LAG_LIMIT: u64 = 5_000;
 
 /// Whether a learner has applied at least nine tenths of the log (`readyPercentThreshold` of etcd), and is no more than
-/// [`RAFT_LAG_LIMIT`] entries behind. This is stricter than etcd, which compares nine tenths with what the learner has received, and
-/// has no second limit. `newest` is the highest raft index of all members.
+/// [`RAFT_LAG_LIMIT`] entries behind. This is stricter than etcd: etcd counts what the learner has received instead of what it has
+/// applied, and has no second limit. `newest` is the highest raft index of all members.
 pub const fn is_in_sync(learner: &Status, newest: u64) -> bool {
     learner.raft_applied_index.saturating_mul(10) >= newest.saturating_mul(9)
         && newest.saturating_sub(learner.raft_applied_index) <= RAFT_LAG_LIMIT
@@ -194,7 +194,10 @@ fn conflicting_reports<'a>(
         .iter()
         .map(|(queried, own)| format!("{} reports {own}", queried.name))
         .collect();
-    let message = format!("{what}; it is unknown which is correct: {}", each.join("; "));
+    let message = format!(
+        "{what}; it is unknown which report is correct: {}",
+        each.join("; ")
+    );
     let objects = reported.iter().flat_map(|(queried, _)| queried_objects(queried));
     Finding {
         objects: objects.collect(),
@@ -270,8 +273,8 @@ pub fn check_etcd_no_leader(observed: &Snapshot, now: Timestamp) -> CheckResult 
                     replacement_hint(observed, machine)
                 )),
                 None if latest.is_none() => finding.with_hint(format!(
-                    "start the stopped members on their hosts; if most of them can never run again, continue from a member that \
-                     is left: {}",
+                    "start the stopped members on their hosts; if most members of etcd can never run again, continue from a \
+                     member that is left: {}",
                     observed.recover_command()
                 )),
                 None => finding,

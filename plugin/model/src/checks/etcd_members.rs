@@ -297,7 +297,7 @@ pub fn check_etcd_learners_stuck(observed: &Snapshot, now: Timestamp) -> CheckRe
     Ok(findings.collect())
 }
 
-/// The command that promotes a learner of a Machine. `None` if the learner may not get a vote.
+/// The command that promotes a learner of a Machine. `None` if the learner must not become a voter.
 fn promotion_command(
     observed: &Snapshot,
     survey: &EtcdSurvey,
@@ -396,8 +396,9 @@ pub fn check_machine_conditions_outdated(observed: &Snapshot, now: Timestamp) ->
     Ok(findings.collect())
 }
 
-/// The earliest time at which the condition `EtcdMemberHealthy` of a Machine can have become outdated. While any member did not
-/// run, the controller may have had no connection, so the condition was right. `None` if it is unknown since when they run.
+/// The earliest time at which the condition `EtcdMemberHealthy` of a Machine can have become outdated. While a
+/// member did not run, the controller possibly had no connection, so the condition was not outdated. `None` if it is unknown when
+/// the running members became ready.
 fn outdated_since(workload: &Workload, machine: &Machine, joined: Timestamp) -> Option<Timestamp> {
     let pods = workload.static_pods.value()?.iter();
     let ready_since: Option<Vec<Timestamp>> = pods

@@ -115,7 +115,7 @@ pub fn check_etcd_members_unresponsive(observed: &Snapshot, now: Timestamp) -> C
         } else if survey.statuses().next().is_some() {
             CheckOutcome::Fail
         } else {
-            // No member responded. The members may be healthy, and only the connection to them may fail.
+            // No member responded. Perhaps the members are healthy, and only the connection to them fails.
             CheckOutcome::Unknown
         };
         let unresponsive = describe_unresponsive(&failure.message);
@@ -150,7 +150,7 @@ pub fn check_etcd_members_unresponsive(observed: &Snapshot, now: Timestamp) -> C
     Ok(findings.collect())
 }
 
-/// What a leader that does not respond, but that the other members follow, means for deletions.
+/// What happens to deletions if the leader does not respond, but the other members still follow it.
 fn consequence_of_leader(observed: &Snapshot) -> &'static str {
     if observed.release().has(Behaviour::LearnsLeaderFromFollowers) {
         "it leads etcd, and Cluster API cannot move the leadership, so the deletion of the member's Machine does not finish"
@@ -169,7 +169,7 @@ fn or_replace(
 ) -> String {
     let is_of_member = outcome == CheckOutcome::Fail && !failure.object.contains('/');
     let machine = machine_of_node(observed, &queried.name).filter(|_| is_of_member);
-    // While etcd refuses the deletion of another Machine because of this member, its Machine cannot be replaced.
+    // While the deletion of another Machine waits because this member is dead, the Machine of this member cannot be replaced.
     // The check `etcd-refuses-removal` has the hint.
     let is_obstacle = |refused: &RefusedDeletion| {
         let mut dead = refused.refusal.dead.iter();
@@ -376,7 +376,7 @@ pub fn check_etcd_no_quorum(observed: &Snapshot, now: Timestamp) -> CheckResult 
         || {
             format!(
                 "start the stopped members on their hosts, because the controller cannot; {hosts}etcd recovers once most members \
-                 are running; if most of them can never run again, continue from a member that is left: {}; if the data of all \
+                 are running; if most members can never run again, continue from a member that is left: {}; if the data of all \
                  members is lost, restore a snapshot: {}",
                 observed.recover_command(),
                 observed.restore_command()
@@ -403,11 +403,11 @@ fn sole_machine(observed: &Snapshot) -> Option<&Machine> {
     is_left_alone.then_some(machine)
 }
 
-/// How to make the last member the only one.
+/// How to make the member on this Machine the only member of etcd.
 fn sole_member_hint(observed: &Snapshot, machine: &Machine) -> String {
     format!(
         "on the host of {}, start etcd if it does not run; if it runs and waits for a member whose Machine no longer exists or is \
-         being deleted, make it the only member: {} --survivor {}",
+         being deleted, make the member on this host the only member: {} --survivor {}",
         host(machine),
         observed.recover_command(),
         machine.name()

@@ -57,8 +57,8 @@ pub const CHECKS: &[Check] = &[
     ),
 ];
 
-/// What a member measures on its disk, and how long 99 % of it may take: <https://etcd.io/docs/v3.6/faq/>, "apply entries took too
-/// long" and "failed to send out heartbeat on time".
+/// A disk operation that each member measures, and how long 99 % of these operations may take. Source:
+/// <https://etcd.io/docs/v3.6/faq/>, "apply entries took too long" and "failed to send out heartbeat on time".
 pub struct DiskOperation {
     pub name: &'static str,
     pub latency: fn(&EtcdMetrics) -> Option<Latency>,
@@ -78,7 +78,7 @@ pub const DISK: [DiskOperation; 2] = [
     },
 ];
 
-/// The number of operations from which on the 99th percentile is more than a single one.
+/// The minimum number of operations. With fewer operations, a single slow one decides the 99th percentile.
 const MIN_OPERATIONS: u64 = 100;
 
 /// The check warns if a database uses at least this percentage of its quota, so that there is time to compact
@@ -288,7 +288,7 @@ pub fn check_etcd_upgrade_unsafe(observed: &Snapshot, _: Timestamp) -> CheckResu
     let hint = match outcome {
         CheckOutcome::Info => SAFE_ETCD_HINT.to_owned(),
         _ => format!(
-            "look for members that no Machine has: kubectl kcp status {} -n {}",
+            "look for members without a Machine: kubectl kcp status {} -n {}",
             control_plane.name(),
             control_plane.namespace()
         ),

@@ -17,7 +17,7 @@ pub enum CheckOutcome {
     Pass,
     /// The check does not apply, or a flag excludes a source that the check needs.
     Skipped,
-    /// The finding describes a normal state during a change, such as a rollout.
+    /// The finding describes a normal state, during a change such as a rollout, or chosen by a person.
     Info,
     /// A problem that does not make the control plane unhealthy.
     Warn,
@@ -38,7 +38,7 @@ pub struct Finding {
     pub message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// Since when the finding has been true. Absent if no object contains this time.
+    /// When the finding became true. Absent if no object contains this time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
 }
@@ -56,7 +56,7 @@ impl CheckOutcome {
     }
 }
 
-/// How messages name the source that the workload cluster is.
+/// How messages name the workload cluster if it is the source that could not be read.
 pub const WORKLOAD: &str = "the workload cluster";
 
 /// What a check returns: its findings (none if the check passes), or why it has no result.
@@ -173,7 +173,7 @@ impl Finding {
         Self { since, ..self }
     }
 
-    /// When the status of a condition last changed.
+    /// Sets `since` to the time at which the status of the condition last changed.
     pub fn with_transition_time(self, condition: &Condition) -> Self {
         self.with_since(condition.last_transition_time)
     }
@@ -183,8 +183,8 @@ impl Finding {
         self
     }
 
-    /// While the control plane is paused, the plugin refuses commands that the controller would have to carry out. `paused` is what
-    /// the user must resume, such as `the Cluster`.
+    /// Adds to each command in the hint that needs the controller that the user must first resume `paused`, such as `the Cluster`.
+    /// While the control plane is paused, the plugin refuses these commands.
     pub fn resume_first(&mut self, paused: &str) {
         const OF_CONTROLLER: [&str; 4] = [
             " machine replace ",

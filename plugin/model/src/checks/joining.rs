@@ -86,7 +86,8 @@ pub fn needed_joining_machine(observed: &Snapshot) -> Result<Option<&Machine>, N
     Ok(is_joining_voter_needed(&members).then_some(machine))
 }
 
-/// The Machine that may run the member of a Machine without a node. kubeadm cannot run without bootstrap data.
+/// The Machine without a node that may already run an etcd member. A Machine that waits for bootstrap data runs none, because
+/// kubeadm cannot run without this data.
 fn joining_machine(observed: &Snapshot) -> Option<&Machine> {
     machines_without_node(observed)
         .find(|machine| !machine.is_deleting() && !machine.spec.awaits_bootstrap_data)
@@ -109,7 +110,7 @@ fn is_joining_voter_needed(members: &[EtcdMember]) -> bool {
     !with_healthy(others).has_quorum() && with_healthy(others + joining).has_quorum()
 }
 
-/// kubeadm, which waits for the kubelet. A person if a `MachineHealthCheck` is about to act.
+/// Returns kubeadm, which waits for the kubelet, or a person if a `MachineHealthCheck` is about to act.
 fn who_acts(observed: &Snapshot, finding: &Finding, now: Timestamp) -> Actor {
     let due = machine_of(observed, finding).and_then(|machine| startup_deadline(observed, machine));
     let notice = SignedDuration::try_from(NOTICE).unwrap_or_default();

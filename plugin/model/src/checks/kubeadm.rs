@@ -44,8 +44,8 @@ fn release(version: &str) -> &str {
 }
 
 /// Checks whether a joining Machine gets static pods of the desired version. `kubeadm join` reads the version from the
-/// `ConfigMap` `kubeadm-config`, which the controller updates only when a rollout begins (Cluster API v1.14,
-/// `UpdateClusterConfiguration`).
+/// `ConfigMap` `kubeadm-config`, which the controller updates only before each step of a rollout (Cluster API
+/// v1.14, `UpdateClusterConfiguration`).
 pub fn check_kubeadm_config_outdated(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let workload = require(&observed.workload, WORKLOAD)?;
     let config = require(&workload.kubeadm_config, "kubeadm-config")?;

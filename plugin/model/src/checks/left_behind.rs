@@ -32,8 +32,8 @@ struct NodeWithoutMachine<'o> {
 }
 
 /// The control plane Nodes without a Machine. Most are left from a deleted Machine: Cluster API gives up the deletion of a Node
-/// after `nodeDeletionTimeoutSeconds`, by default 10, which it counts from the deletion of the Machine, so that the time may be
-/// over before it begins (kubernetes-sigs/cluster-api#14024).
+/// after `nodeDeletionTimeoutSeconds`, by default 10. It counts this time from the deletion of the Machine, so the time can be over
+/// before Cluster API begins to delete the Node (kubernetes-sigs/cluster-api#14024).
 fn nodes_without_machine(observed: &Snapshot) -> impl Iterator<Item = NodeWithoutMachine<'_>> {
     let nodes = observed
         .workload
@@ -92,7 +92,7 @@ impl NodeWithoutMachine<'_> {
         listed.any(|listed| listed.member.name == self.node.name)
     }
 
-    /// The Node only lies around, unless it is ready, has an etcd member, or makes the controller report unhealthy components.
+    /// The Node does no harm, unless it is ready, has an etcd member, or makes the controller report unhealthy components.
     fn outcome(&self, observed: &Snapshot, now: Timestamp) -> CheckOutcome {
         let is_reported = || {
             let conditions = ["ControlPlaneComponentsHealthy", "EtcdClusterHealthy"];

@@ -262,7 +262,7 @@ pub fn check_topology_upgrade_pending(observed: &Snapshot, _: Timestamp) -> Chec
     let pending = pending
         .into_iter()
         .map(|message| Finding::info(name.clone(), message));
-    // Until nothing else happens, workers that are held are no cause.
+    // Workers that are held are a cause only if the topology controller waits for nothing else.
     let (causes, others) = if is_deferred {
         (held, Vec::new())
     } else {

@@ -44,7 +44,7 @@ pub fn check_write_refused(observed: &Snapshot, now: Timestamp) -> CheckResult {
     Ok(finding.into_iter().collect())
 }
 
-/// Admission, if it refuses the write for good. Otherwise the controller, which retries the write.
+/// Returns admission if it refuses the write until a person acts, and otherwise the controller, which retries the write.
 fn who_refuses(observed: &Snapshot, _: &Finding, now: Timestamp) -> Actor {
     let write = RefusedWrite::find(observed, now);
     if write.is_some_and(|write| write.is_refused_by_admission() && write.needs_person(now)) {

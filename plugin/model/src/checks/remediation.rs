@@ -124,7 +124,7 @@ pub fn check_machines_unhealthy(observed: &Snapshot, now: Timestamp) -> CheckRes
     Ok(findings.collect())
 }
 
-/// The `MachineHealthCheck` until it has asked the control plane to replace the Machine, then the controller.
+/// Returns the `MachineHealthCheck` until it has asked the control plane to replace the Machine, and then the controller.
 fn who_remediates(observed: &Snapshot, finding: &Finding, _: Timestamp) -> Actor {
     if machine_of(observed, finding).is_some_and(Machine::awaits_remediation) {
         Actor::ControlPlaneController
@@ -133,7 +133,7 @@ fn who_remediates(observed: &Snapshot, finding: &Finding, _: Timestamp) -> Actor
     }
 }
 
-/// The controller, or a person if the remediation is blocked by something that does not clear on its own.
+/// Returns the controller, or a person if something blocks the remediation that does not clear on its own.
 fn who_unblocks(_: &Snapshot, finding: &Finding, _: Timestamp) -> Actor {
     if finding.outcome == CheckOutcome::Fail {
         Actor::Person
@@ -216,7 +216,7 @@ fn may_mark(check: &HealthCheck) -> bool {
     !check.paused && check.remediation_allowed != Some(false)
 }
 
-/// Reports when the Machine must have a node. It is a warning if earlier Machines took longer to join.
+/// Reports when the Machine must have a node. The finding is a warning if earlier Machines took longer to join.
 fn startup_finding(
     observed: &Snapshot,
     machine: &Machine,
@@ -250,8 +250,8 @@ fn marks(at: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// When a condition entered the status that makes a Machine unhealthy. `None` if the condition has another
-/// status.
+/// When a condition entered the status that makes a Machine unhealthy. `None` if the condition has a
+/// different status.
 fn unhealthy_since(
     observed: &Snapshot,
     machine: &Machine,

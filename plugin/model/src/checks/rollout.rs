@@ -150,7 +150,7 @@ pub enum NoEarlierSpec {
 /// The newest Machine that works and has an earlier spec than the newest Machines.
 ///
 /// # Errors
-/// No Machine is such a Machine.
+/// No Machine has an earlier spec, or none of these Machines works.
 pub fn newest_earlier<'o>(
     observed: &'o Snapshot,
     differences: &[MachineDifference],
@@ -181,7 +181,7 @@ pub fn newest_earlier<'o>(
 }
 
 /// Says how to write back the spec of an earlier Machine if this Machine does not start with the current spec. `None` if no
-/// Machine has an earlier spec, or if the admission rules deny the way back.
+/// Machine has an earlier spec, or if the admission rules deny a return to it.
 pub fn undo_hint(observed: &Snapshot, machine: &str, verdicts: &[MachineDifference]) -> Option<String> {
     let machines = || observed.machines.iter().filter(|machine| !machine.is_deleting());
     let machine = machines().find(|other| other.name() == machine)?;
@@ -191,9 +191,9 @@ pub fn undo_hint(observed: &Snapshot, machine: &str, verdicts: &[MachineDifferen
         let version = parse_version(machine.spec.version.as_deref()?).ok()?;
         Some((version.major, version.minor))
     };
-    // The rule `version-lowered`.
+    // The rule `version-lowered` denies an older minor version than that of a Machine that has joined.
     let has_joined_above = joined().any(|machine| minor(machine) > minor(earlier));
-    // The rule `joining-machine-outdated`.
+    // The rule `joining-machine-outdated` denies a change that makes the second Machine outdated while it joins.
     let is_second = !machine.has_node() && !machine.spec.awaits_bootstrap_data && joined().count() < 2;
     if differs_from_spec(verdicts, machine)
         || has_joined_above
@@ -308,7 +308,7 @@ fn check_controller_stopped(observed: &Snapshot, now: Timestamp) -> CheckResult 
         };
         return Ok(vec![finding]);
     }
-    // A Lease that no controller uses any more is not renewed either.
+    // An expired Lease alone proves nothing, because no controller may use this Lease any more.
     if control_plane.is_observed() {
         return Ok(Vec::new());
     }

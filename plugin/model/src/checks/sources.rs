@@ -117,8 +117,8 @@ pub fn check_workload_unreachable(observed: &Snapshot, _: Timestamp) -> CheckRes
     require_source(&observed.workload, WORKLOAD, findings)
 }
 
-/// Adds to a hint about the connection what helps if no API server serves because etcd has lost its quorum for good. Not while
-/// Cluster API is connected.
+/// Adds the recovery command to a hint about the connection, because no API server responds once etcd has lost its quorum for
+/// good. While Cluster API is connected, the hint stays as it is.
 fn with_recovery(observed: &Snapshot, hint: Option<String>) -> Option<String> {
     let failure = observed.workload.failure();
     let is_off = failure.is_some_and(|failure| !failure.is_unusable_secret) && !observed.has_external_etcd();

@@ -76,8 +76,8 @@ pub const CHECKS: &[Check] = &[
     ),
 ];
 
-/// How long a Lease may have been expired before it is a problem. Until then, the leader may be changing, which takes
-/// seconds, or clocks may differ.
+/// How long a Lease must have been expired before it counts as a problem. A change of the leader takes seconds, and clocks
+/// differ.
 const LEASE_LIMIT: Duration = Duration::from_secs(2 * 60);
 
 pub fn check_workload_connection_insecure(observed: &Snapshot, _: Timestamp) -> CheckResult {
@@ -171,7 +171,7 @@ pub fn check_kube_proxy_not_ready(observed: &Snapshot, now: Timestamp) -> CheckR
         kind: "DaemonSet",
         name: "kube-proxy",
         addon: &workload.kube_proxy,
-        // The pod on a new node may not be ready yet, and a joining node may not be listed yet.
+        // The pod on a new node is possibly not ready yet, and a joining node is possibly not listed yet.
         starting: count_nodes(workload, |node| !has_settled(node, now))
             .saturating_add(joining_nodes(observed, now)),
         tag: is_managed.then(|| control_plane.spec.version()),
@@ -197,7 +197,7 @@ pub fn check_coredns_not_ready(observed: &Snapshot, now: Timestamp) -> CheckResu
         kind: "Deployment",
         name: "coredns",
         addon: &workload.core_dns,
-        // No pod may be ready while every node is new.
+        // While every node is new, it is normal that no pod is ready.
         starting: if has_settled_node { 0 } else { i64::MAX },
         tag: tag
             .and_then(serde_json::Value::as_str)
@@ -322,7 +322,8 @@ pub fn check_kubelet_skew(observed: &Snapshot, _: Timestamp) -> CheckResult {
     Ok(findings.collect())
 }
 
-/// An image with another version of Kubernetes is the usual cause: the kubelet comes from the image, and kubeadm from it too.
+/// Checks whether the kubelet of each Machine has the Machine's version. If not, the usual cause is a machine image with a
+/// different version of Kubernetes: both the kubelet and kubeadm come from the image.
 pub fn check_machine_kubelet_differs(observed: &Snapshot, _: Timestamp) -> CheckResult {
     let workload = require(&observed.workload, WORKLOAD)?;
     let nodes = require(&workload.nodes, "nodes")?;
@@ -341,7 +342,9 @@ pub fn check_machine_kubelet_differs(observed: &Snapshot, _: Timestamp) -> Check
             let message = format!("requires {required}, but its kubelet is {}", node.kubelet_version);
             Finding::warn(machine_object(machine.name()), message)
                 .with_object(node_object(&node.name))
-                .with_hint("check which image the infrastructure template names, and upgrade to a template with an image of this version")
+                .with_hint(
+                    "use an infrastructure template whose image has the Kubernetes version of the Machine",
+                )
         })
     });
     Ok(findings.collect())

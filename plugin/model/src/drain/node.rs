@@ -21,7 +21,7 @@ pub struct PodToEvict {
 pub struct NodeDrain {
     /// The pods to evict, without those that are being deleted.
     pub evict: BTreeSet<PodToEvict>,
-    /// How many pods still have to leave the Node, with those that are being deleted.
+    /// How many pods still have to leave the Node, including those that are being deleted.
     pub remaining: usize,
     /// What delays the drain now: one line for each reason.
     pub delays: Vec<String>,
@@ -83,7 +83,7 @@ pub fn node_drain(node: &str, pods: Vec<Pod>, budgets: Vec<PodDisruptionBudget>)
                 let verb = if is_one { "has" } else { "have" };
                 drain.delays.push(format!("{listed} {verb} not completed"));
             }
-            // Only a rule of Cluster API, or its label, leads to this effect.
+            // Only a `MachineDrainRule` or a drain label of Cluster API leads to this effect.
             Effect::WaitsForRemoval => {}
             Effect::NotRecreated => {
                 let them = if is_one { "it" } else { "them" };

@@ -200,7 +200,7 @@ impl PreflightInputs<'_> {
             CheckOutcome::Fail,
             |_, _| true,
         ));
-        // Without a connection to the workload cluster, the controller does not get as far as the etcd members.
+        // Without a connection to the workload cluster, the controller stops before it looks at the etcd members.
         if let Some(blocker) = unreachable_workload(self.observed) {
             found.push(self.blocked_by(&blocker, Some(machine)));
             return permission_from(self.checks, found);
@@ -285,7 +285,7 @@ impl PreflightInputs<'_> {
     /// Combines the controller's blockers with the findings of failed preflight checks. Says why if it is unknown
     /// whether the controller would start the change.
     fn permission(&self, blockers: &[Problem], counts: impl Fn(&Check, &Finding) -> bool) -> Permission {
-        // Only the deletion of its own Machine needs a leader that does not respond, and has a blocker for it.
+        // A leader that does not respond only prevents the deletion of its own Machine, and `blockers` already contains this.
         let members = self.observed.members();
         let leader = members.unreachable_leader();
         let leader = leader.map(|leader| format!("EtcdMember/{}", leader.name));

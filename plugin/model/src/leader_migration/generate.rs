@@ -58,10 +58,10 @@ pub struct Facts<'f> {
     pub observed: &'f ObservedManagers,
 }
 
-/// What takes a step.
+/// The change that takes a step, and the leader migration configuration that belongs to it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Generated {
-    /// A JSON patch (RFC 6902) of the control plane. It changes nothing if the step is taken already.
+    /// A JSON patch (RFC 6902) of the control plane. It changes nothing if the step has already been taken.
     pub patch: Vec<Value>,
     /// The leader migration configuration; `None` if the control plane has none before and after the step.
     pub configuration: Option<String>,
@@ -77,7 +77,7 @@ struct Change {
     record: Option<Record>,
 }
 
-/// Generates what takes a step.
+/// Generates the change that takes a step.
 ///
 /// # Errors
 /// The step would harm the cluster, or it is unknown whether it would.
@@ -107,9 +107,9 @@ pub fn generate(request: StepRequest<'_>, facts: Facts<'_>) -> Result<Generated,
     })
 }
 
-/// The operations that let the API server reject the patch if the control plane is no longer the one that was judged. For
-/// a stale resourceVersion it names the conflict, but for a test it does not say which one failed. The positions in the
-/// patch depend on the API version.
+/// The operations that make the API server reject the patch if the control plane is no longer the one that was judged. For a
+/// stale resourceVersion, the API server reports a conflict; for a `test` operation, it does not say which test failed. The
+/// patch needs the test of `apiVersion`, because the positions in the patch depend on it.
 fn preconditions(control_plane: &Value) -> impl Iterator<Item = Value> {
     let operations = [
         ("test", "/apiVersion"),
@@ -137,13 +137,13 @@ fn refused(message: impl Into<String>, fix: impl AsRef<str>) -> Vec<MigrationPro
 }
 
 /// # Errors
-/// There is a message.
+/// `messages` is not empty.
 fn blocked(messages: Vec<String>, fix: &str) -> Result<(), Vec<MigrationProblem>> {
     none(refusals(messages, fix))
 }
 
 /// # Errors
-/// There is a problem.
+/// `problems` is not empty.
 fn none(problems: Vec<MigrationProblem>) -> Result<(), Vec<MigrationProblem>> {
     if problems.is_empty() {
         Ok(())

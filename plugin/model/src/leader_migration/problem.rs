@@ -127,8 +127,8 @@ fn fix_of_no_owner(pair: &ControllerManagerChange, name: &str) -> String {
              its leader migration configuration"
         ),
         None => format!(
-            "if a cloud-controller-manager runs {name}, start it, or pass its manifest (to `check` with --ccm, to \
-             `generate` with --ccm-manifest); otherwise enable {name} in kube-controller-manager"
+            "if a cloud-controller-manager is to run {name}, start the cloud-controller-manager, or pass its manifest (to `check` \
+             with --ccm, to `generate` with --ccm-manifest); otherwise enable {name} in kube-controller-manager"
         ),
     }
 }

@@ -10,7 +10,7 @@ use crate::duration::format_duration;
 /// order of severity, the least severe first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MigrationState {
-    /// One controller manager runs the controller and no other can run it, or none has the controller.
+    /// One controller manager runs the controller, and no other can run it; or no controller manager has the controller.
     NothingToMigrate,
     /// One controller manager runs the controller, and holds the migration lock.
     Protected,
@@ -94,8 +94,8 @@ pub enum Reason {
         lock: Lock,
         pod: String,
     },
-    /// The Pods could not be read, or something that is needed to read them could not, such as the Secret
-    /// with the kubeconfig.
+    /// The Pods could not be read, or an object that is needed to read them could not be read, such as the Secret with the
+    /// kubeconfig.
     PodsUnread {
         object: String,
         why: String,

@@ -111,7 +111,8 @@ pub fn manager(component: Component, minor: Option<u64>, flags: Flags, file: Opt
     Manager::new(component, minor.unwrap_or_else(assumed_minor), flags, file)
 }
 
-/// Returns the leader migration configuration in the API version that has only these fields.
+/// Returns the leader migration configuration in API version `controllermanager.config.k8s.io/v1`, with the fields that this API
+/// version has.
 fn text_of(migration: &Value) -> Value {
     let leaders = field(migration, "controllerLeaders").and_then(Value::as_array);
     let leaders: Vec<Value> = leaders

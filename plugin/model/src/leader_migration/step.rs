@@ -104,7 +104,7 @@ impl MigrationStep {
 fn is_named(entry: &Value, key: &str, name: &str) -> bool {
     let dashed = |name: &str| name.replace('_', "-");
     let known = entry.get(key).and_then(Value::as_str);
-    // The components take underscores in the names of flags for dashes.
+    // The components treat underscores in the names of flags as dashes.
     known.is_some_and(|known| known == name || (key == "name" && dashed(known) == dashed(name)))
 }
 
@@ -202,7 +202,7 @@ fn remove_if_empty(value: &mut Value, path: &[&str]) {
     }
 }
 
-/// The operations of a JSON patch (RFC 6902) that turn `old` into `new`. They do not contain what stays, because the
+/// The operations of a JSON patch (RFC 6902) that turn `old` into `new`. They contain no unchanged values, because the
 /// other files of a control plane may contain secrets.
 pub fn operations(old: &Value, new: &Value) -> Vec<Value> {
     let mut found = Vec::new();

@@ -50,8 +50,8 @@ pub(super) fn start(configuration: &str) -> MigrationStep {
     }
 }
 
-/// Upgrades to a version whose kube-controller-manager neither migrates nor runs the migrated controllers. `kube` is the
-/// kube-controller-manager before the upgrade, and `minor` the minor version of `version`.
+/// Upgrades to a version whose kube-controller-manager neither uses leader migration nor runs the migrated controllers. `kube` is
+/// the kube-controller-manager before the upgrade, and `minor` the minor version of `version`.
 ///
 /// The configuration stays in `files`, because a cloud-controller-manager on the Machine may use it.
 pub(super) fn handover(

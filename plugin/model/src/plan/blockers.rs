@@ -169,7 +169,7 @@ fn leader_blocker(observed: &Snapshot, steps: &[PlanStep]) -> Option<Problem> {
     })
 }
 
-/// The paused Machines that the controller waits for, or that its first change certainly deletes.
+/// The paused Machines that the controller waits for, or that the first step after the waits certainly deletes.
 fn paused_machines(observed: &Snapshot, steps: &[PlanStep]) -> Vec<Problem> {
     let is_paused = |name: &String| {
         let mut machines = observed.machines.iter();
@@ -200,7 +200,7 @@ fn disputed_members(observed: &Snapshot) -> Option<Problem> {
     (survey.stacked && survey.is_disputed()).then_some(Problem::MembersDisputed)
 }
 
-/// The blocker if a Secret that the controller uses too has an unusable content: the kubeconfig, or the CA of etcd.
+/// The blocker if the content of a Secret that the controller also uses is unusable: the kubeconfig, or the CA of etcd.
 fn unusable_secret(observed: &Snapshot) -> Option<Problem> {
     let survey = observed.etcd.value();
     let (check, failure) = [
@@ -229,8 +229,8 @@ pub fn unreachable_workload(observed: &Snapshot) -> Option<Problem> {
     if !observed.control_plane.status.initialized {
         return None;
     }
-    // The core controllers report the probe. The control plane controller has a connection of its own, so if the workload cluster
-    // responds, only its own condition counts.
+    // The core controllers report the probe, but the control plane controller has a connection of its own. So if the workload
+    // cluster responds to the plugin, only the condition of the control plane counts.
     let probe = failed_probe(observed).filter(|_| observed.workload.value().is_none());
     let of_control_plane = || {
         let condition = observed
@@ -265,7 +265,7 @@ pub fn malformed_record(observed: &Snapshot, desired: &KubeadmControlPlaneSpec) 
     if state.has_malformed_remediation {
         return Some(Problem::MalformedRemediation { machine: None });
     }
-    // The controller decodes the record of the next Machine before it compares times.
+    // The controller decodes the record of the next Machine before it compares times, so any time gives the same result.
     let terms = RemediationContext::new(observed, desired, Timestamp::MIN);
     let blocked_by = next_remediation(&state, terms)?.blocked_by;
     blocked_by.filter(|blocker| matches!(blocker, Problem::MalformedRemediation { .. }))

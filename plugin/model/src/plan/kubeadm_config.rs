@@ -13,9 +13,8 @@ const MEANINGFUL_WHEN_EMPTY: &[&str] = &["taints"];
 /// The fields with command-line arguments of components. In v1beta1 they are a map, in which an empty value is still an
 /// argument.
 const ARGUMENT_FIELDS: &[&str] = &["extraArgs", "kubeletExtraArgs"];
-/// The fields that are not compared, because Cluster API itself writes them into a Machine's configuration,
-/// because they apply to the whole workload cluster, because only new Machines use them, or because v1beta2
-/// removed them.
+/// The fields that are not compared. Each of them has one of these reasons: Cluster API itself writes the field into a Machine's
+/// configuration; the field applies to the whole workload cluster; only new Machines use the field; v1beta2 removed the field.
 const IGNORED_FIELDS: &[&str] = &[
     "/clusterConfiguration/controlPlaneEndpoint",
     "/clusterConfiguration/dns",
@@ -95,9 +94,9 @@ pub struct Reversal {
     pub unknown: Option<&'static str>,
 }
 
-/// How the fields that can change a Machine get the values back that a Machine has. `first` is the configuration of the
-/// Machine that initialized the cluster, if it is another one with the same earlier spec. `None` if `desired` has another API
-/// version.
+/// How `desired` gets the values of `machine`, the configuration of a Machine, in all fields that can change a Machine. `first` is
+/// the configuration of the Machine that initialized the cluster, if this is a different Machine with the same earlier spec. `None`
+/// if `machine` and `desired` have different API versions.
 pub fn reversal(
     machine: &KubeadmConfigSpec,
     first: Option<&KubeadmConfigSpec>,
@@ -151,8 +150,8 @@ pub(crate) fn is_first(fields: &Value) -> bool {
 
 /// Whether the configuration is that of a joined Machine, but lacks `joinConfiguration.controlPlane`. A reentrancy issue of the
 /// bootstrap provider of v1.11 could lose the field (kubernetes-sigs/cluster-api#14167). [`EARLIER_RELEASES`] decide by this
-/// field alone (`isKubeadmConfigForJoin` in `controlplane/kubeadm/pkg/filters.go` of v1.14.1), compare such a Machine as the
-/// first one, and replace it. v1.14.2 and v1.13.6 also look at the kubelet arguments.
+/// field alone (`isKubeadmConfigForJoin` in `controlplane/kubeadm/pkg/filters.go` of v1.14.1), compare such a Machine as if it
+/// were the first Machine, and replace it. v1.14.2 and v1.13.6 also look at the kubelet arguments.
 pub fn lacks_control_plane_of_join(machine: &KubeadmConfigSpec) -> bool {
     !has_control_plane_of_join(&machine.fields) && has_kubelet_arguments_of_join(&machine.fields)
 }
@@ -262,7 +261,7 @@ fn remove_empty_values(value: &mut Value) {
                 Value::Null => false,
                 Value::Object(fields) => !fields.is_empty(),
                 Value::Array(list) => !list.is_empty() || MEANINGFUL_WHEN_EMPTY.contains(&key.as_str()),
-                // In v1beta2, `value` is the value of an argument.
+                // In v1beta2, `value` is the value of an argument, which can be empty.
                 Value::String(text) => !text.is_empty() || key == "value",
                 Value::Bool(_) | Value::Number(_) => true,
             });

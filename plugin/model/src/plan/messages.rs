@@ -289,7 +289,7 @@ pub fn no_plan_hint(no_plan: &NoPlan, namespace: &str, name: &str) -> Option<Str
     let hint = match no_plan {
         NoPlan::QuorumLost { .. } => {
             return Some(format!(
-                "recover etcd yourself, because the controller cannot; how: kubectl kcp status {name} -n {namespace}"
+                "recover etcd yourself, because the controller cannot; to see how: kubectl kcp status {name} -n {namespace}"
             ));
         }
         NoPlan::AllHeld { .. } => return Some(all_held_hint(namespace, name)),

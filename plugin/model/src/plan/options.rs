@@ -42,7 +42,8 @@ impl PlanOptions {
     }
 }
 
-/// The spec fields that make the controller replace all existing Machines now. The API stores whole seconds.
+/// The spec fields that make the controller replace all existing Machines now. The time has no fractions of a second, because the
+/// API stores whole seconds.
 fn restart(api_version: &str, now: Timestamp) -> Value {
     rollout_after(
         api_version,

@@ -26,7 +26,7 @@ pub fn blockers(observed: &Snapshot) -> Vec<Problem> {
 
 /// Returns the blocker if the controller cannot adopt the Machine.
 pub fn cannot_adopt(observed: &Snapshot, machine: &Machine) -> Option<Problem> {
-    // If no Machine has a `KubeadmConfig`, they were not read, as in a list of control planes.
+    // If no Machine has a `KubeadmConfig`, the `KubeadmConfigs` were not read, as for a list of control planes.
     let is_config = |machine: &Machine| matches!(machine.bootstrap, Bootstrap::Config(_));
     let lacks_config =
         matches!(machine.bootstrap, Bootstrap::Missing) && observed.machines.iter().any(is_config);

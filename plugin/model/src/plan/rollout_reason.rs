@@ -70,9 +70,9 @@ pub enum Reason {
     },
     /// The infrastructure Machine was cloned from a template other than the one in the spec.
     Infrastructure {
-        /// The template, as `Kind.group/name`.
+        /// The template from which the infrastructure Machine was cloned, as `Kind.group/name`.
         machine: String,
-        /// The template, as `Kind.group/name`.
+        /// The template in the spec, as `Kind.group/name`.
         #[serde(rename = "asked")]
         desired: String,
     },

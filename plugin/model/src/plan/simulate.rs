@@ -240,7 +240,7 @@ fn merge_steps(ways: &[PossibleStep], may_differ: bool) -> PlanStep {
     }
 }
 
-/// What would happen if the controller took its first step although a problem that it does not detect is left.
+/// The risk to etcd if the controller takes its first step while a problem remains that it does not detect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 pub struct QuorumRisk {

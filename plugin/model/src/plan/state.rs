@@ -115,7 +115,7 @@ pub struct NewestNode {
 }
 
 impl NewestNode {
-    /// How long after the creation of a Node the controller takes a member without a name for that of the Node
+    /// For this long after the creation of a Node, the controller assumes that a member without a name belongs to the Node
     /// (`etcdMemberStartupGracePeriod`).
     const GRACE: SignedDuration = SignedDuration::from_secs(20);
 
@@ -344,8 +344,8 @@ impl PlanState {
         reported
     }
 
-    /// Counts the members of all Machines that are being deleted, except one, as unhealthy, as the controller does before it
-    /// finishes the deletion of that one (`canSafelyRemediateMachine`).
+    /// Counts the members of all Machines that are being deleted as unhealthy, except that of Machine `except`. The controller
+    /// counts in this way before it finishes the deletion of `except` (`canSafelyRemediateMachine`).
     pub fn count_deleting_as_unhealthy(&mut self, except: &str) {
         let deleting = self.replicas.iter().filter(|replica| replica.is_deleting());
         let names: Vec<&str> = deleting.map(|replica| replica.name.as_str()).collect();
@@ -357,7 +357,7 @@ impl PlanState {
         }
     }
 
-    /// Whether another Machine, which is not being deleted, has healthy components.
+    /// Whether at least one other Machine has healthy components and is not being deleted.
     pub fn works_without(&self, machine: &Replica) -> bool {
         let mut others = self.replicas.iter();
         others
@@ -421,7 +421,7 @@ impl PlanState {
         })
     }
 
-    /// Whether the controller does not delete a Machine whose etcd member leads and is the only one.
+    /// Whether the controller refuses to delete the Machine of the only etcd member.
     pub fn keeps_only_leader(&self) -> bool {
         self.members.is_some() && self.release.has(Behaviour::KeepsOnlyLeader)
     }
@@ -548,7 +548,7 @@ impl PlanState {
 }
 
 /// The message of condition `EtcdMemberHealthy` if the members have responded, but the condition is Unknown on every Machine that
-/// has joined: the controller sets it so if it can read no member list (`updateManagedEtcdConditions`).
+/// has joined. The controller sets this status if it can read no member list (`updateManagedEtcdConditions`).
 fn unread_by_controller(observed: &Snapshot, etcd: &EtcdMembers) -> Option<String> {
     let EtcdMembers::Read(_) = etcd else { return None };
     let joined = || {

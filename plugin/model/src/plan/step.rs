@@ -89,11 +89,12 @@ pub enum NoPlan {
     QuorumLost {
         votes: Votes,
     },
-    /// All Machines are being deleted, and the controller holds each deletion, because no other Machine would remain.
-    /// Machines that are being deleted hold each other's deletion.
+    /// Several Machines are being deleted, and the controller ends none of the deletions: it counts the Machines that are being
+    /// deleted and their etcd members as unhealthy, so too few are healthy.
     HoldEachOther {
         machines: Vec<String>,
     },
+    /// All Machines are being deleted. The controller holds each deletion, because no other Machine would remain.
     AllHeld {
         machines: Vec<String>,
     },
@@ -220,7 +221,7 @@ fn rollout_or_scaling(state: &PlanState, context: Context<'_>) -> Result<Vec<Tra
 
 fn remove_orphans(state: &PlanState, now: Timestamp) -> Result<Option<Transition>, NoPlan> {
     let orphans = state.orphans();
-    // The controller removes a member without a name first and without a quorum check, because it never voted.
+    // The controller first removes a member without a name. It does not check the quorum, because the member has never voted.
     let Some(first) = orphans.iter().min_by_key(|member| &member.name) else {
         return Ok(None);
     };
@@ -305,7 +306,7 @@ fn finish_deletion(state: &PlanState) -> Result<Option<Transition>, NoPlan> {
     Ok(Some(refuse(transition, state, refusal)))
 }
 
-/// The transition, or, if etcd refuses its change of the members, the same transition without an effect.
+/// Returns the transition. If etcd refuses the change of its members, the returned transition leaves the state as it is.
 fn refuse(transition: Transition, state: &PlanState, refusal: Option<EtcdRefusal>) -> Transition {
     if refusal.is_none() {
         return transition;
@@ -394,7 +395,7 @@ fn delete(
     Context { declared, spec, .. }: Context<'_>,
     purpose: Purpose,
 ) -> Result<Vec<Transition>, NoPlan> {
-    // The controller updates no more Machines in place than it needs.
+    // The controller updates no Machine in place once enough Machines are up to date.
     let up_to_date = state
         .replicas
         .iter()

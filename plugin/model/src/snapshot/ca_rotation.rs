@@ -57,7 +57,8 @@ pub struct RotationRecord {
     pub phase: RotationPhase,
     /// When the Secret got its content, by the API server's clock, in whole seconds.
     pub since: Timestamp,
-    /// The SHA-256 hash of `tls.crt`, in hexadecimal. If it differs, another client has changed the Secret since.
+    /// The SHA-256 hash of `tls.crt`, in hexadecimal. If the current `tls.crt` has a different hash, another client has changed
+    /// the Secret since then.
     pub content: String,
     /// The names of the Machines that existed when the Secret got its content. `clusterctl move` and backups keep names, but not
     /// creation times.
@@ -83,7 +84,8 @@ impl RotationRecord {
         older.map(Machine::name).collect()
     }
 
-    /// How far the rotation is, such as `phase 2 of 3, sign with the new key; 1 of 3 Machines has it`. `None` if it is complete.
+    /// How far the rotation is, such as `phase 2 of 3, sign with the new key; 1 of 3 Machines has the new content of the
+    /// Secret`. `None` if the rotation is complete.
     pub fn progress(&self, machines: &[Machine]) -> Option<String> {
         let older = self.older_machines(machines).len();
         if older == 0 && self.phase.next().is_none() {
@@ -92,7 +94,7 @@ impl RotationRecord {
         let newer = machines.len() - older;
         let has = if newer == 1 { "has" } else { "have" };
         Some(format!(
-            "{}; {newer} of {} Machines {has} it",
+            "{}; {newer} of {} Machines {has} the new content of the Secret",
             self.phase.describe(),
             machines.len()
         ))
@@ -155,11 +157,11 @@ mod tests {
         let progress = |phase| RotationRecord { phase, ..record() }.progress(&machines);
         assert_eq!(
             progress(RotationPhase::SignWithNew).as_deref(),
-            Some("phase 2 of 3, sign with the new key; 1 of 3 Machines has it")
+            Some("phase 2 of 3, sign with the new key; 1 of 3 Machines has the new content of the Secret")
         );
         assert_eq!(
             progress(RotationPhase::TrustOnlyNew).as_deref(),
-            Some("phase 3 of 3, trust only the new key; 1 of 3 Machines has it")
+            Some("phase 3 of 3, trust only the new key; 1 of 3 Machines has the new content of the Secret")
         );
         let newer = RotationRecord {
             since: now() - jiff::SignedDuration::from_hours(1),
@@ -167,7 +169,7 @@ mod tests {
         };
         assert_eq!(
             newer.progress(&machines).as_deref(),
-            Some("phase 2 of 3, sign with the new key; 3 of 3 Machines have it")
+            Some("phase 2 of 3, sign with the new key; 3 of 3 Machines have the new content of the Secret")
         );
         let complete = RotationRecord {
             phase: RotationPhase::TrustOnlyNew,

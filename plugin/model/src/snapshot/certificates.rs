@@ -22,8 +22,8 @@ const WARNING_DAYS: u64 = 30;
 /// (`ClientCertificateRenewalDuration` in `util/certs/consts.go` of Cluster API v1.14).
 const RENEWAL_BEFORE_EXPIRY: SignedDuration = SignedDuration::from_hours(365 * 24 / 2);
 
-/// How long after that a certificate counts as not renewed. The controller reconciles every control plane at least once in
-/// ten minutes (`--sync-period`), and an error may delay it for some time.
+/// How long after the time for its renewal a certificate counts as not renewed. The controller reconciles every control plane at
+/// least once in ten minutes (`--sync-period`), and an error may delay the reconciliation for some time.
 const RENEWAL_GRACE: SignedDuration = SignedDuration::from_hours(24);
 
 /// What a certificate or key is for.
@@ -279,7 +279,8 @@ impl Certificate {
         }
     }
 
-    /// When the controller should have renewed the certificate. `None` if it renews another one, or if this is not over yet.
+    /// When the controller should have renewed the certificate. `None` if the controller does not renew this certificate, or if
+    /// [`RENEWAL_GRACE`] has not passed since then.
     pub fn overdue_since(&self, now: Timestamp) -> Option<Timestamp> {
         let Validity::Certificate { issued, expires } = self.validity else {
             return None;

@@ -112,8 +112,8 @@ impl EtcdMember {
             && !self.refuses_only_clients
     }
 
-    /// Returns the member as it counts for the quorum, with the Machine on which it runs. A leader that the others follow takes part
-    /// in every vote, even if it answers no client.
+    /// Returns the member as it counts for the quorum, with the Machine on which it runs. A leader that the others follow takes
+    /// part in every vote, even if it answers no client.
     pub fn voter(&self, machine: Option<&str>) -> quorum::Member {
         quorum::Member {
             name: self.name.clone(),
@@ -309,7 +309,8 @@ impl EtcdSurvey {
         })
     }
 
-    /// The members use other certificates among themselves.
+    /// Whether only clients cannot connect to the member, because its serving certificate has expired. The members use their peer
+    /// certificates among themselves, so they stay connected.
     fn refuses_only_clients(&self, member: &Member) -> bool {
         let mut queried = self.queried.iter();
         queried.any(|queried| queried.name == member.name && queried.certificate_expired_at.is_some())
@@ -446,7 +447,7 @@ struct MemberSupport {
     members: usize,
 }
 
-/// The flag in a report says whether its member follows a leader.
+/// Counts the reports of each value. The flag in a report says whether the member that reports it follows a leader.
 fn count_reports<T: Ord>(reports: impl Iterator<Item = (T, bool)>) -> BTreeMap<T, MemberSupport> {
     let mut tally: BTreeMap<T, MemberSupport> = BTreeMap::new();
     for (value, follows_leader) in reports {

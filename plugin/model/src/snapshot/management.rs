@@ -42,12 +42,13 @@ pub struct FailedWrite {
 pub struct HealthCheck {
     pub name: String,
     pub paused: bool,
-    /// The names of the control plane's Machines that the selector matches, except those with an annotation for which Cluster API
-    /// skips the Machine.
+    /// The names of the control plane's Machines that the selector matches, except those that Cluster API skips because of an
+    /// annotation.
     pub targets: BTreeSet<String>,
     /// Whether the number of unhealthy Machines permits remediation now. `None` if the status does not say.
     pub remediation_allowed: Option<bool>,
-    /// At how many unhealthy Machines it remediates. `None` if the spec does not have the documented form.
+    /// The numbers of unhealthy Machines at which the `MachineHealthCheck` remediates. `None` if the spec does not have the
+    /// documented form.
     pub trigger: Option<RemediationTrigger>,
     /// How many Machines the selector matches that do not belong to the control plane. `None` if the status does not say.
     pub other_targets: Option<u64>,
@@ -115,15 +116,15 @@ impl HealthCheck {
         }
     }
 
-    /// Why the `MachineHealthCheck` does not remediate the first Machine that fails of a control plane with this number of
-    /// Machines, and what to do. `None` if it does, or if this is unknown.
+    /// Why the `MachineHealthCheck` does not remediate the first Machine that fails, and what to do. `replicas` is the number of
+    /// Machines of the control plane. `None` if it remediates the Machine, or if this is unknown.
     pub fn ignores_first_failure(&self, replicas: u64) -> Option<(String, String)> {
         let all = self.other_targets.map(|others| others.saturating_add(replicas));
         self.trigger?.ignores_first_failure(all)
     }
 
-    /// Whether the `MachineHealthCheck` acts once `machine remediate` has marked this one of its targets. That command refuses
-    /// otherwise.
+    /// Whether the `MachineHealthCheck` acts once `machine remediate` has marked this Machine, which is one of its targets. If not,
+    /// the command refuses to mark the Machine.
     pub fn acts_on(&self, machine: &Machine) -> bool {
         // The mark makes one more Machine unhealthy, unless this Machine is already unhealthy.
         let allowed = if machine.is_condition_true("HealthCheckSucceeded") {

@@ -100,12 +100,13 @@ fn check_lease(node: &NodeFacts, now: Timestamp) -> NodeCheck {
                 let limit = format_duration(LEASE_LIMIT);
                 let renewed = format_age(renewed, now);
                 if is_stale {
-                    let message = format!("the kubelet renewed its Lease {renewed} ago, more than {limit}");
+                    let message =
+                        format!("the kubelet last renewed its Lease {renewed} ago; the limit is {limit}");
                     (AuditOutcome::Fail, message)
                 } else {
                     (
                         AuditOutcome::Pass,
-                        format!("the kubelet renewed its Lease {renewed} ago"),
+                        format!("the kubelet last renewed its Lease {renewed} ago"),
                     )
                 }
             }

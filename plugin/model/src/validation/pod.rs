@@ -10,7 +10,7 @@ pub const RUN_LABEL: &str = "kubectl-kcp.dev/validation";
 /// The only container of a Pod.
 pub const CONTAINER: &str = "probe";
 
-/// The time in seconds that the Pods may run longer than the command waits. If the command is killed, the Pods still end.
+/// How many seconds longer than the command waits the Pods may run. If the command is killed, the Pods still end.
 const GRACE_SECONDS: u64 = 60;
 
 /// The Pods of one run.

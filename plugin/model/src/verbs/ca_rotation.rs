@@ -33,13 +33,13 @@ const DAY: SignedDuration = SignedDuration::from_hours(24);
 const CONTROLLER: &str = "capi-kubeadm-control-plane-controller-manager";
 
 /// The page of the book about rotations.
-const PAGE: &str = "Rotation of CAs in the book";
+const PAGE: &str = "the page Rotation of CAs in the kubectl-kcp book";
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RotationOptions {
     /// Begin another rotation of a CA whose rotation is complete.
     pub again: bool,
-    /// The user has restarted the control plane controller, in case nothing shows it.
+    /// The user has restarted the control plane controller. This counts only if its Lease does not show whether it restarted.
     pub is_controller_restarted: bool,
     /// The user knows that no token of the old key is in use.
     pub are_tokens_renewed: bool,
@@ -64,7 +64,7 @@ pub struct KeyPairContent {
     pub entries: Vec<String>,
     /// The public key that belongs to `tls.key`.
     pub signer: String,
-    /// The public key that belongs to the key of the next phase. `None` if the Secret has no such key.
+    /// The public key of the private key with which the next phase signs. `None` if the Secret has no such key.
     pub next: Option<String>,
     /// The hash of `tls.crt`, as in [`RotationRecord::content`].
     pub hash: String,
@@ -108,7 +108,7 @@ impl RotatedSecret {
     /// Where the rotation is, from the content of the Secret.
     ///
     /// # Errors
-    /// The content is of no phase that this command writes.
+    /// The content does not match any phase that this command writes.
     fn position(&self) -> Result<Position<'_>, String> {
         let content = self.content.as_ref().map_err(Clone::clone)?;
         let recorded = |phase| {
@@ -140,14 +140,14 @@ impl RotatedSecret {
         };
         position.ok_or_else(|| {
             format!(
-                "tls.crt has {} entries, which this command has not written",
+                "tls.crt has {} entries, but this command has not written them",
                 content.entries.len()
             )
         })
     }
 }
 
-/// The CAs that this command never rotates: the refusal says why. It needs no Secret.
+/// Refuses the purposes that this command never rotates. `None` if it rotates all of them. The decision needs no Secret.
 pub fn refusal_of_purposes(observed: &Snapshot, purposes: &[Purpose]) -> Option<Refusal> {
     let (mut why, mut remedies) = (Vec::new(), Vec::new());
     if purposes.contains(&Purpose::ClusterCa) {
@@ -205,7 +205,7 @@ pub fn decide(
             Ok(Next::Write(phase)) => step.writes.push(secret.in_phase(phase)),
             Ok(Next::RollOut(phase)) => step.written.push(secret.in_phase(phase)),
             Ok(Next::Nothing(since)) => complete.push(format!(
-                "every Machine trusts only the new key of the {} since {since}",
+                "every Machine has trusted only the new key of the {} since {since}",
                 secret.purpose.title()
             )),
             Err(obstacle) => {
@@ -219,7 +219,7 @@ pub fn decide(
             }
         }
     }
-    // Until a rollout ends, its reasons are those that matter.
+    // While a rollout is not complete, only the reasons for that are reported.
     let unfinished = unfinished(observed, &step, now);
     if !unfinished.why.is_empty() {
         return RotationDecision::Refused(unfinished);
@@ -245,7 +245,7 @@ const fn no_refusal() -> Refusal {
 enum Next {
     Write(RotationPhase),
     RollOut(RotationPhase),
-    /// The rotation is complete since this time.
+    /// The rotation has been complete since this time.
     Nothing(Timestamp),
 }
 
@@ -313,15 +313,15 @@ fn may_drop_old(
             };
             Err(Refusal {
                 remedies: vec![
-                    "wait until the day is over; create the Secrets of type kubernetes.io/service-account-token and the tokens of \
+                    "wait until that day is over; create the Secrets of type kubernetes.io/service-account-token and the tokens of \
                      kubectl create token again; restart Pods that read their token only once; then add --tokens-renewed"
                         .to_owned(),
                 ],
                 ..Refusal::new(
                     RefusedBy::Command,
                     vec![format!(
-                        "nothing shows that no token of the old key is in use: the kubelets renew the tokens of Pods within a day of \
-                         the last rollout, which {end}, and nothing renews other tokens"
+                        "tokens that the old key signed may still be in use: the kubelets renew the tokens of Pods within a day of \
+                         the last rollout, and that day {end}; nothing renews other tokens"
                     )],
                 )
             })
@@ -361,13 +361,13 @@ fn controller_has_new_certificate(
         })) => (*acquired <= since).then(|| {
             (
                 format!(
-                    "the control plane controller leads since {acquired}, and keeps a client certificate of the old CA for a day: \
-                     it must restart after {since}"
+                    "the control plane controller has led since {acquired}, and keeps a client certificate of the old CA for a \
+                     day: it must restart after {since}"
                 ),
                 None,
             )
         }),
-        Reading::Read(_) => unknown(&format!("Lease {lease_name} does not say since when it leads")),
+        Reading::Read(_) => unknown(&format!("Lease {lease_name} does not say since when the controller has led")),
         Reading::Failed(failure) | Reading::OutOfReach(failure) => unknown(&failure.text()),
         Reading::Excluded { .. } | Reading::NotYet => unknown("its Lease was not read"),
     };
@@ -382,7 +382,7 @@ fn controller_has_new_certificate(
     })
 }
 
-/// When the last rollout ended: the controller has said so, but at the earliest when the newest Machine was created.
+/// When the last rollout ended, according to the condition `RollingOut`, but not before the newest Machine was created.
 fn rolled_out_since(observed: &Snapshot) -> Option<Timestamp> {
     let condition = observed.control_plane.condition("RollingOut");
     let ended = condition.and_then(|condition| condition.last_transition_time);
@@ -394,7 +394,7 @@ fn rolled_out_since(observed: &Snapshot) -> Option<Timestamp> {
     ended.max(created)
 }
 
-/// What could not be read. It is not known to be well.
+/// The refusal because of what could not be read. If everything was read, the refusal has no reasons.
 fn unknown(snapshot: &ChangeSnapshot) -> Refusal {
     Refusal::new(RefusedBy::Command, snapshot.warnings())
 }
@@ -518,8 +518,8 @@ impl PhaseOfSecret {
             )),
             (Purpose::ServiceAccountKeys, RotationPhase::SignWithNew) => Some(
                 "before the next phase, create the Secrets of type kubernetes.io/service-account-token and the tokens of kubectl \
-                 create token again, wait a day, in which the kubelets renew the tokens of Pods, and restart Pods that read their \
-                 token only once; then add --tokens-renewed"
+                 create token again; wait a day, because the kubelets renew the tokens of Pods within a day; restart Pods that \
+                 read their token only once; then add --tokens-renewed"
                     .to_owned(),
             ),
             (Purpose::FrontProxyCa, RotationPhase::TrustBoth) => Some(
@@ -528,9 +528,9 @@ impl PhaseOfSecret {
                     .to_owned(),
             ),
             (Purpose::FrontProxyCa, RotationPhase::TrustOnlyNew) => Some(format!(
-                "once the rollout is complete, delete the ConfigMap from which extension API servers get the CA, and which keeps the \
-                 old one; the API servers create it again: kubectl kcp kubectl cluster/{cluster} -n {namespace} -- delete configmap \
-                 extension-apiserver-authentication -n kube-system"
+                "once the rollout is complete, delete the ConfigMap from which extension API servers get the CA, because it still \
+                 contains the old CA; the API servers create the ConfigMap again: kubectl kcp kubectl cluster/{cluster} -n \
+                 {namespace} -- delete configmap extension-apiserver-authentication -n kube-system"
             )),
             _ => None,
         }

@@ -6,7 +6,7 @@
 //! - [`check`]: whether the members have the same data
 //! - [`snapshot`], [`defrag`], [`compact`], [`disarm`], [`move_leader`], [`remove_member`], [`promote`]: one decision each;
 //!   [`owner`] finds the Machine of a member
-//! - [`recover`]: what is left after a lost quorum, and the steps to all members
+//! - [`recover`]: what is left after a lost quorum, and the steps until the control plane has all its members again
 
 pub mod changes;
 pub mod check;

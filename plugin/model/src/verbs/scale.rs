@@ -72,8 +72,8 @@ pub fn decide(
     }))
 }
 
-/// The topology of the Cluster sets the number, but another client has taken over the field of the control plane, as `kubectl
-/// scale` does. The topology controller takes it back, so a number that is written there does not last.
+/// Refuses to write the number if the topology of the Cluster sets it, but another client has taken over the field of the control
+/// plane, as `kubectl scale` does. The topology controller sets the field again, so the written number would not last.
 fn refusal_beside_topology(
     snapshot: &ChangeSnapshot,
     patch: &Value,

@@ -133,7 +133,7 @@ pub fn decide(
     let kept = kept(&observed.control_plane, options.templates, &version);
     assessment.notices.extend(kept);
     let consequences = preflight.consequences();
-    // A version of the Cluster that the control plane does not have yet can be taken back.
+    // If the Cluster has a version that the control plane does not have yet, an upgrade to the current version takes it back.
     let is_other_pending = observed
         .topology()
         .is_some_and(|topology| topology.version.as_ref() != Some(&version));
@@ -176,8 +176,8 @@ pub fn decide(
     })
 }
 
-/// Makes an upgrade to the next minor version one to a later version. The topology controller upgrades over the versions in
-/// between.
+/// Turns an upgrade to the next minor version into an upgrade to a later version. The topology controller upgrades over the
+/// versions in between.
 pub fn over_several_versions(decision: Decision, from: &str, to: &str) -> Decision {
     let Decision::Write(proposal) = decision else {
         return decision;
@@ -430,8 +430,8 @@ mod tests {
         let messages: Vec<&str> = notices.iter().map(|notice| notice.message.as_str()).collect();
         insta::assert_snapshot!(messages.join("\n"), @r"
         could not read the kubelet versions of the nodes: the workload cluster was not read; worker nodes may be too old for v1.35.0
-        kube-proxy stays as it is, because of annotation controlplane.cluster.x-k8s.io/skip-kube-proxy: update it yourself
-        CoreDNS stays as it is, because of annotation controlplane.cluster.x-k8s.io/skip-coredns: update it yourself
+        because of annotation controlplane.cluster.x-k8s.io/skip-kube-proxy, Cluster API does not update kube-proxy: update kube-proxy yourself
+        because of annotation controlplane.cluster.x-k8s.io/skip-coredns, Cluster API does not update CoreDNS: update CoreDNS yourself
         the infrastructure template stays StandInMachineTemplate example; if it names an image of v1.34.2, new Machines get the old kubelet: choose another template with --infrastructure-template
         ");
     }

@@ -27,11 +27,11 @@ pub struct CriticalResource {
 pub enum Scope {
     /// Cluster-scoped objects, which a `namespaceSelector` never excludes.
     Cluster,
-    /// The namespaces in which objects are written. [`OWN`] is that of the webhook's Pods.
+    /// The namespaces in which objects are written. [`OWN`] means the namespace of the webhook's Pods.
     Namespaces(&'static [&'static str]),
 }
 
-/// Which objects are written, because a selector for objects may exclude them by their labels.
+/// The labels of the objects that are written. A webhook's `objectSelector` can exclude objects by their labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Objects {
     WithoutLabels,

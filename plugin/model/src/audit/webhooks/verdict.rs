@@ -37,7 +37,7 @@ pub enum DeadlockRisk {
     Unknown(String),
 }
 
-/// The longest time limit that is not reported. Components give up their leadership if they cannot renew it for ten seconds.
+/// The longest `timeoutSeconds` that is not reported. Components give up their leadership if they cannot renew it for ten seconds.
 const MAX_TIMEOUT_SECONDS: i32 = 10;
 
 /// The maximum number of critical resources in a message.
@@ -99,7 +99,7 @@ pub fn judge(webhook: &Webhook, facts: &Facts) -> DeadlockRisk {
     }
 }
 
-/// What makes the webhook's requests fail without a full restart.
+/// Why requests to the webhook can fail even without a restart of the whole cluster.
 ///
 /// # Errors
 /// The Service could not be read.
@@ -223,7 +223,7 @@ fn static_servers(facts: &Facts, port: i32) -> (usize, Vec<&Node>) {
 /// The critical resources for which the API server calls the webhook, if no `matchCondition` excludes the request.
 ///
 /// # Errors
-/// What the selectors select could not be read.
+/// The webhook's `namespaceSelector` cannot be evaluated, because the namespaces could not be read.
 fn critical_requests(
     webhook: &Webhook,
     facts: &Facts,

@@ -59,8 +59,8 @@ pub(in crate::bundle) const MACHINE_SPEC: &[&str] = &[
     "version",
 ];
 
-/// Not among them: the content of files, passwords and keys of users, commands, tokens, the
-/// kubeconfig for discovery, values of environment variables, options of mounts, and Ignition's additional configuration.
+/// The paths of a `KubeadmConfigSpec`. They leave out the content of files, the passwords and keys of users, commands, tokens,
+/// the kubeconfig for discovery, values of environment variables, mount options, and Ignition's additional configuration.
 pub(in crate::bundle) const KUBEADM_CONFIG_SPEC: &[&str] = &[
     "clusterConfiguration.apiServer.certSANs.[]",
     "clusterConfiguration.apiServer.extraArgs.{flags}",

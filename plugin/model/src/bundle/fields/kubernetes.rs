@@ -16,7 +16,8 @@ pub(super) const EVENT_PATHS: &[&str] = &[
     "type",
 ];
 
-/// Not among them: the caBundle, whose expiry `webhook.json` has, and a URL, whose path may be secret.
+/// The paths of a webhook configuration. They leave out the caBundle, because `webhook.json` contains its expiry, and the URL,
+/// because the path in the URL may be secret.
 pub(super) const WEBHOOK_PATHS: &[&str] = &[
     "webhooks.[].admissionReviewVersions.[]",
     "webhooks.[].clientConfig.service.*",
@@ -44,8 +45,8 @@ pub(super) const NODE_PATHS: &[&str] = &[
     "status.phase",
 ];
 
-/// Not among them: values of environment variables, commands of probes, headers of HTTP probes, and the last words of a
-/// container, which it writes itself.
+/// The paths of a Pod. They leave out values of environment variables, commands of probes, headers of HTTP probes, and the
+/// termination message, which the container itself writes.
 pub(super) const POD_PATHS: &[&str] = &[
     "spec.containers.[].args.{arguments}",
     "spec.containers.[].command.{command}",

@@ -136,7 +136,7 @@ impl<'f> Migration<'f> {
 }
 
 impl Managers {
-    /// The controller managers of a control plane. Almost every Cluster has a Pod network, so kubeadm lets
+    /// The controller managers of a control plane. Assumes a Pod network, which almost every Cluster has, so that kubeadm lets
     /// kube-controller-manager allocate the addresses of Nodes.
     pub(super) fn of(control_plane: &Value) -> Result<Self, Vec<MigrationProblem>> {
         let unknown = |why: String| refused(why, "correct the manifest of the control plane");

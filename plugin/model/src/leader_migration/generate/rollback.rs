@@ -11,7 +11,7 @@ use super::{
 };
 use crate::leader_migration::problem::MigrationProblem;
 
-/// The change that reverses the last step; `None` if there is none.
+/// The change that reverses the last step; `None` if no step has been taken.
 pub(super) fn change(migration: &Migration<'_>) -> Result<Option<Change>, Vec<MigrationProblem>> {
     if migration.phase == Phase::Off {
         return Ok(None);

@@ -20,7 +20,7 @@ pub struct StartOptions<'s> {
     pub leader_name: &'s str,
 }
 
-/// The change that installs the leader migration configuration; `None` if it is installed.
+/// The change that installs the leader migration configuration; `None` if the configuration is already installed.
 pub(super) fn change(
     migration: &Migration<'_>,
     options: StartOptions<'_>,
@@ -57,7 +57,7 @@ pub(super) fn change(
             ),
         )?,
     }
-    // What cloud-controller-manager runs is judged before the upgrade: until then, it may still run without migration.
+    // The step `upgrade` judges cloud-controller-manager. Until then, it may run without leader migration.
     migration.check(&after, [None, None])?;
     let record = Record {
         undo: step.inverse(control_plane),

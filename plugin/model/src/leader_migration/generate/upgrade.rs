@@ -67,7 +67,7 @@ fn minor_after(migration: &Migration<'_>, version: &str) -> Result<u64, Vec<Migr
         return Err(refused(
             format!(
                 "the leader migration configuration of kube-controller-manager is not at {CONFIGURATION_PATH}, where \
-                 the step start installs it"
+                 --step start installs it"
             ),
             format!(
                 "install it there: kubectl kcp leader-migration generate {name} --step start --to {version}"
@@ -106,7 +106,8 @@ fn not_enabled(migration: &Migration<'_>, version: &str) -> Vec<MigrationProblem
     )
 }
 
-/// A kube-controller-manager without leader migration would run its controllers a second time during the upgrade.
+/// Refuses the step unless every kube-controller-manager uses leader migration. One without leader migration would run the
+/// migrated controllers a second time during the upgrade.
 fn every_controller_manager_migrates(migration: &Migration<'_>) -> Result<(), Vec<MigrationProblem>> {
     let lock = migration.managers.kube.migration_lock();
     let lock = lock.as_ref().map(|lock| lock.name.as_str());
@@ -136,9 +137,12 @@ fn clouds(
     let then = match (manifest, after.static_cloud()) {
         (Some(manifest), _) => Some(manifest.manager),
         (None, Ok(cloud)) => cloud.or(running),
-        (None, Err(unknown)) => {
-            Some(running.ok_or_else(|| refused(unknown, "pass its manifest with --ccm-manifest"))?)
-        }
+        (None, Err(unknown)) => Some(running.ok_or_else(|| {
+            refused(
+                unknown,
+                "pass the manifest of cloud-controller-manager with --ccm-manifest",
+            )
+        })?),
     };
     Ok([now.cloned(), then.cloned()])
 }

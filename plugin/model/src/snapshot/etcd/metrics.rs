@@ -15,8 +15,8 @@ const SLOW_APPLIES: &str = "etcd_server_slow_apply_total";
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct EtcdMetrics {
-    /// Since when the other numbers count: the start of the process, or the first of two readings. Absent if the member does not
-    /// report it.
+    /// When the other numbers began to count: at the start of the process, or at the first of two readings. Absent if the member
+    /// does not report its start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
     /// How long the disk takes to store an entry of the write-ahead log. Absent if none was stored.
@@ -28,7 +28,7 @@ pub struct EtcdMetrics {
     /// How often the member has seen a new leader.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leader_changes: Option<u64>,
-    /// How many requests, reads too, took the member longer than etcd's warning limit, which is 100 ms by default.
+    /// How many requests, including reads, took the member longer than etcd's warning limit, which is 100 ms by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slow_applies: Option<u64>,
     /// The database size in bytes at which the member raises the alarm NOSPACE.
@@ -64,7 +64,7 @@ impl EtcdMetrics {
     /// Parses Prometheus' text format. Skips what it does not know.
     ///
     /// # Errors
-    /// The text has neither histogram of the disk, which every member reports, even before it has stored anything.
+    /// The text contains neither of the two histograms of the disk. Every member reports them, even before it has stored anything.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         if [WAL_FSYNC, BACKEND_COMMIT]
             .iter()
@@ -82,8 +82,8 @@ impl EtcdMetrics {
         })
     }
 
-    /// What the member has counted between two readings, of which the first was at `since`. Nothing that it has counted before it
-    /// started again.
+    /// What the member has counted between two readings. The first reading was at `since`. A count that has become smaller
+    /// is left out, because the member has started again.
     ///
     /// # Errors
     /// As [`Self::parse`].

@@ -72,7 +72,7 @@ fn a_node_passes_if_its_pod_reports_what_was_asked() {
         messages,
         [
             "the Node is ready",
-            "the kubelet renewed its Lease 0s ago",
+            "the kubelet last renewed its Lease 0s ago",
             "the Pod was scheduled, and ran to its end",
             "the log repeats the nonce",
             "example.com: 10.0.0.1",
@@ -109,7 +109,7 @@ fn each_fault_of_a_node_is_found() {
         ),
         (
             with_lease(Reading::Read(Some(stale))),
-            "FAIL lease-renewed: the kubelet renewed its Lease 2m ago, more than 50s",
+            "FAIL lease-renewed: the kubelet last renewed its Lease 2m ago; the limit is 50s",
         ),
         (
             with_lease(Reading::Read(None)),

@@ -179,7 +179,7 @@ fn the_next_phase_follows_from_the_content_and_the_machines() {
     assert_eq!(
         decided(&snapshot(), &complete, no_options),
         RotationDecision::Complete(format!(
-            "every Machine trusts only the new key of the etcd CA since {since}"
+            "every Machine has trusted only the new key of the etcd CA since {since}"
         ))
     );
     let again = RotationOptions {
@@ -232,7 +232,7 @@ fn several_authorities_share_a_rollout() {
 #[test]
 fn unknown_content_is_refused() {
     let not_written =
-        |count| format!("Secret c1-etcd: tls.crt has {count} entries, which this command has not written");
+        |count| format!("Secret c1-etcd: tls.crt has {count} entries, but this command has not written them");
     for (name, secret, expected) in [
         (
             "the wrong order",
@@ -258,7 +258,7 @@ fn unknown_content_is_refused() {
     ] {
         let refused = refusal(decided(&snapshot(), &[secret], RotationOptions::default()));
         assert_eq!(refused.why, [expected], "{name}");
-        assert_eq!(refused.remedies, ["correct the Secret by hand: see Rotation of CAs in the book"]);
+        assert_eq!(refused.remedies, ["correct the Secret by hand: see the page Rotation of CAs in the kubectl-kcp book"]);
     }
 }
 
@@ -370,7 +370,7 @@ fn the_controller_must_restart_before_the_old_etcd_ca_is_dropped() {
         assert_eq!(
             refused.why,
             [format!(
-                "Secret c1-etcd: the control plane controller leads since {leads}, and keeps a client certificate of the old CA \
+                "Secret c1-etcd: the control plane controller has led since {leads}, and keeps a client certificate of the old CA \
                  for a day: it must restart after {since}"
             )]
         );
@@ -392,7 +392,7 @@ fn the_controller_must_restart_before_the_old_etcd_ca_is_dropped() {
         ),
         (
             Reading::Read(None),
-            "Lease kubeadm-control-plane-manager-leader-election-capi does not say since when it leads",
+            "Lease kubeadm-control-plane-manager-leader-election-capi does not say since when the controller has led",
         ),
     ] {
         let refused = judge(&lease, 600, false).expect_err("refused");
@@ -433,8 +433,8 @@ fn the_tokens_must_be_renewed_before_the_old_key_is_dropped() {
     };
     let over_in = |left: &str| {
         Err(format!(
-            "Secret c1-sa: nothing shows that no token of the old key is in use: the kubelets renew the tokens of Pods within a day \
-             of the last rollout, which is over{left}, and nothing renews other tokens"
+            "Secret c1-sa: tokens that the old key signed may still be in use: the kubelets renew the tokens of Pods within a day of \
+             the last rollout, and that day is over{left}; nothing renews other tokens"
         ))
     };
     assert_eq!(judge(None, 24, false), over_in(""));

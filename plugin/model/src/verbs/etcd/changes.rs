@@ -34,10 +34,10 @@ pub fn refuse_during_changes(
     let is_paused = observed.control_plane.is_paused() || observed.is_cluster_paused();
     if !is_paused {
         let possible = possible(observed, now);
-        // A full database stops every change, so the user must be able to stop the change first.
+        // With a full database, no change completes, so the user must be able to pause the control plane first.
         if refusal.why.is_empty() && !possible.is_empty() {
             refusal.remedies.push(format!(
-                "if the change is stuck, stop it first: kubectl kcp rollout pause {name} -n {namespace}"
+                "if the change is stuck, pause the control plane first: kubectl kcp rollout pause {name} -n {namespace}"
             ));
         }
         refusal.why.extend(possible);

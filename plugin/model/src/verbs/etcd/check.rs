@@ -91,7 +91,7 @@ pub struct EtcdCheck {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<i64>,
     pub members: Vec<CheckedMember>,
-    /// Why the voters may not have the same data, or why this, or the metrics of a member, are unknown.
+    /// Why the voters possibly have different data, why this is unknown, and why the metrics of a member are unknown.
     pub failures: Vec<String>,
     /// What may slow etcd down or fill it, and which learners have unknown data.
     pub warnings: Vec<String>,
@@ -207,7 +207,7 @@ impl EtcdCheck {
                 Ok((Err(failure), responded)) => {
                     self.add_hints(failure.hint.clone());
                     let why = match &member.health {
-                        // It may not have stored the revision yet.
+                        // Possibly the member has not stored the revision yet.
                         Err(fault) if responded.is_some() => format!("it {fault}: {}", failure.message),
                         _ => failure.message.clone(),
                     };
@@ -284,7 +284,7 @@ fn with_samples(observed: &Snapshot, readings: &[MemberReading]) -> Snapshot {
     observed
 }
 
-/// What was read from this member, and no other.
+/// What was read from this member. A reading does not count if a different member responded on its node.
 ///
 /// # Errors
 /// Nothing was read. The error says why.
@@ -328,13 +328,13 @@ impl Hashes {
         known.filter(move |other| other.compacted_revision == hash.compacted_revision)
     }
 
-    /// Whether a hash that is comparable with this one differs.
+    /// Whether any hash that is comparable with this hash differs from it.
     fn contradict(&self, hash: KeySpaceHash) -> bool {
         self.comparable(hash).any(|other| *other != hash)
     }
 
-    /// Compares the hash of one voter with the others. The text says what is wrong or unknown, as the end of a sentence. It is
-    /// `None` if nothing is, or if no voter can be blamed.
+    /// Compares the hash of one voter with the others. The text says what is wrong or unknown, as the end of a sentence. `None`
+    /// if nothing is wrong or unknown, or if it is unknown which voter is wrong.
     fn judge(&self, hash: KeySpaceHash) -> (Agreement, Option<String>) {
         const AGAIN: &str = "run the command again when the compaction has ended";
         match self.majority() {
@@ -376,7 +376,7 @@ fn warning(finding: &Finding) -> String {
     format!("etcd member {}: {}", names.join(", "), finding.message)
 }
 
-/// Says of which operations a member has measured none.
+/// Says which disk operations a member has not measured.
 fn unmeasured(name: &str, metrics: &EtcdMetrics) -> Vec<String> {
     let disk = DISK
         .iter()

@@ -43,8 +43,8 @@ pub struct Compaction {
 
 /// Selects the member that compacts, and from which [`ROUND_KEY`] is read.
 ///
-/// # Errors etcd would reject a compaction, or the compaction would delete the history that is needed to find
-/// corrupt data.
+/// # Errors
+/// etcd would reject a compaction, or the compaction would delete the history that is needed to find corrupt data.
 pub fn select_member(observed: &Snapshot) -> Result<QueriedMember, Refusal> {
     let cluster = EtcdCluster::new(observed)?;
     // The hashes of the members are compared by revision, so the history shows which member is wrong.

@@ -131,7 +131,8 @@ fn refuse_without_space(observed: &Snapshot, cluster: &EtcdCluster<'_>) -> Resul
     let defrag =
         format!("return the space to the file system: kubectl kcp etcd defrag {name} -n {namespace}");
     if needs_compaction {
-        // It may be done: a member counts deleted revisions as in use until its next write, and a full etcd accepts none.
+        // Possibly the user has compacted already: a member counts deleted revisions as in use until its next write, and a full
+        // etcd accepts no write.
         refusal.remedies.push(format!(
             "if the old revisions are not deleted yet, delete them: kubectl kcp etcd compact {name} -n {namespace}; then \
              {defrag}; if that is not enough, delete objects or raise the quota"

@@ -207,8 +207,8 @@ fn describe_unlisted(
     }
 }
 
-/// What a member responded, and the objects that belong to it. A response counts only if it comes from the member with this id, if
-/// there is one.
+/// What a member responded, and the objects that belong to it. If `id` is given, a response from a member with
+/// a different id does not count.
 fn respond(
     observed: &Snapshot,
     survey: &EtcdSurvey,

@@ -1,6 +1,6 @@
 //! The decision of `etcd promote`: whether a learner may get a vote.
 //!
-//! kubeadm promotes the learner of a Machine that joins, so the command is for a learner that kubeadm gave up. etcd itself
+//! kubeadm promotes the learner of a Machine that joins, so the command is for a learner on which kubeadm gave up. etcd itself
 //! promotes a learner that no longer runs, if it received most of the log before it stopped. Its vote would only raise the
 //! quorum, so the command requires that the learner responds.
 

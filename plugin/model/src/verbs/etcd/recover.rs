@@ -7,7 +7,7 @@
 //!   member on that host the only one
 //! - [`restore`]: the same if no host has the data any more, from a snapshot
 //! - [`steps`]: after that: what is left of the lost members and Machines, until the control plane has all its members again
-//! - [`drill`]: before anything is lost: whether everything is there that this needs
+//! - [`drill`]: before anything is lost: whether everything that a recovery or a restore needs is available
 
 pub mod drill;
 pub mod remains;

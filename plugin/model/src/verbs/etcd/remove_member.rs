@@ -104,7 +104,7 @@ fn living_refusal(
 ) -> Refusal {
     let (name, namespace) = (machine.name(), machine.namespace());
     let mut refusal = refusal(format!(
-        "etcd member {} belongs to Machine {name}, and Cluster API removes it when it deletes the Machine",
+        "etcd member {} belongs to Machine {name}, and Cluster API removes the member when it deletes the Machine",
         member.name
     ));
     if replacement_blockers(observed, name, now).is_empty() {
@@ -227,7 +227,7 @@ mod tests {
         let why = |lines: &[&str]| Err(lines.iter().map(ToString::to_string).collect());
         let of_machine = |number: u8| {
             why(&[&format!(
-                "etcd member node-m{number} belongs to Machine m{number}, and Cluster API removes it when it deletes the Machine"
+                "etcd member node-m{number} belongs to Machine m{number}, and Cluster API removes the member when it deletes the Machine"
             )])
         };
         let cases: Vec<Case> = vec![

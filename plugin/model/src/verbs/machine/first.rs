@@ -16,7 +16,7 @@ pub struct FirstMachine {
     pub node: Option<String>,
     /// The host of the control plane endpoint. `None` if it is unknown.
     pub endpoint: Option<String>,
-    /// Not yet read if the Machine has no Node.
+    /// `NotYet` if the Machine has no Node.
     pub holdings: Reading<Holdings>,
 }
 
@@ -154,7 +154,8 @@ fn refuse(first: &FirstMachine, accepts_loss: bool) -> Option<Refusal> {
     })
 }
 
-/// The endpoint, if it is an address of the Machine's Node. A loopback address is another server on each Node.
+/// The endpoint, if it is an address of the Machine's Node. A loopback address does not count: on each Node, it
+/// reaches only that Node.
 fn endpoint_on<'f>(first: &'f FirstMachine, holdings: &Holdings) -> Option<&'f str> {
     let endpoint = first.endpoint.as_deref()?;
     let is_loopback = endpoint

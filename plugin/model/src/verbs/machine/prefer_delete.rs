@@ -153,8 +153,8 @@ fn deletion_order(observed: &Snapshot, plan: &Plan, name: &str) -> Option<String
     Some(match next.machines.as_slice() {
         [_] if is_among => "the controller deletes the Machine first".to_owned(),
         machines if is_among => format!(
-            "the controller deletes one of {} first",
-            join_names(machines, "and")
+            "the controller deletes either {} first",
+            join_names(machines, "or")
         ),
         machines => format!(
             "the controller deletes {} before this Machine",
@@ -234,7 +234,7 @@ mod tests {
                     spread_over_domains(machine);
                     mark_other(machine, 1);
                 },
-                &[NEXT, "the controller deletes one of m1 and m2 first"],
+                &[NEXT, "the controller deletes either m1 or m2 first"],
             ),
             (
                 "an outdated one is marked",

@@ -38,7 +38,7 @@ impl UploadedCertificates {
     pub fn refuse(self, now: Timestamp) -> Option<Refusal> {
         let why = match self {
             Self::Absent => "does not exist. Kubernetes deletes it two hours after the upload".to_owned(),
-            Self::Until(Some(expire)) if expire <= now => format!("has expired at {expire}"),
+            Self::Until(Some(expire)) if expire <= now => format!("expired at {expire}"),
             Self::Until(_) => return None,
         };
         let why = format!(
@@ -77,9 +77,10 @@ pub fn refuse_machines(nodes: &[LabelledNode]) -> Option<Refusal> {
     })
 }
 
-/// Refuses a join while etcd lists a member without a Node, such as that of a host that is gone or whose join failed, or one that
-/// does not respond. Before kubeadm adds a member, it asks every member for its status (`CheckLocalEtcdClusterStatus`), also the
-/// leader and a learner, and stops at the first that does not respond. A member that responds may have no leader.
+/// Refuses a join while etcd lists a member without a Node, or a member that does not respond. A member has no Node if its host is
+/// gone or its join has failed. Before kubeadm adds a member, it asks every member for its status
+/// (`CheckLocalEtcdClusterStatus`), including the leader and learners. It stops at the first member that does not respond, but
+/// accepts a member that responds without a leader.
 ///
 /// # Errors
 /// The members are unknown.
@@ -115,8 +116,9 @@ pub fn refuse_silent_members(
         (describe(member), remedy)
     });
     let silent = silent.map(|(name, fault, hint)| {
-        let why =
-            format!("etcd member {name} {fault}: kubeadm adds no member while another one does not respond");
+        let why = format!(
+            "etcd member {name} {fault}: kubeadm adds no member while an existing one does not respond"
+        );
         let repair = hint.map_or("start the member", String::as_str);
         let remedy = format!(
             "{repair}, or, if its host is gone, remove the Node and the member: {}",
@@ -135,8 +137,8 @@ fn describe(member: &ClusterMember<'_>) -> String {
     let name = &member.name;
     if member.has_started {
         format!(
-            "etcd lists the member {name}, but the cluster has no Node {name}: kubeadm adds no member while another one does not \
-             respond"
+            "etcd lists the member {name}, but the cluster has no Node {name}: kubeadm adds no member while an existing one does \
+             not respond"
         )
     } else {
         format!(
@@ -171,7 +173,7 @@ mod tests {
             ),
             (
                 UploadedCertificates::Until(Some(time(NOW))),
-                Some("has expired at 2026-11-25T12:00:00Z"),
+                Some("expired at 2026-11-25T12:00:00Z"),
             ),
             (
                 UploadedCertificates::Until(Some(time("2026-11-25T12:00:01Z"))),
@@ -246,8 +248,8 @@ mod tests {
         assert_eq!(
             refused(&["node-m1", "node-m2"], true),
             Some((
-                "etcd lists the member node-m3, but the cluster has no Node node-m3: kubeadm adds no member while another one \
-                 does not respond"
+                "etcd lists the member node-m3, but the cluster has no Node node-m3: kubeadm adds no member while an existing \
+                 one does not respond"
                     .to_owned(),
                 remedy("node-m3")
             ))
@@ -295,7 +297,7 @@ mod tests {
                 (
                     format!(
                         "etcd member {silent} does not respond: cannot connect: connection refused: kubeadm adds no member while \
-                         another one does not respond"
+                         an existing one does not respond"
                     ),
                     format!(
                         "start the member, or, if its host is gone, remove the Node and the member: kubectl kcp node remove \
@@ -318,7 +320,7 @@ mod tests {
             refused.why,
             [
                 "etcd member node-m3 was not queried, because no control plane node has its name: kubeadm adds no member while \
-              another one does not respond"
+              an existing one does not respond"
             ]
         );
     }

@@ -11,8 +11,9 @@ use crate::{ownership::last_writer, verbs::node::labelled_node::LabelledNode};
 /// of these domains or their subdomains unless the user names it.
 const PROTECTED_DOMAINS: [&str; 3] = ["kubernetes.io", "k8s.io", "x-k8s.io"];
 
-/// Domains whose labels Cluster API copies from a Machine to its Node. The first one matches only without a subdomain.
+/// The domain whose labels Cluster API copies from a Machine to its Node. Subdomains do not match.
 const ROLE_DOMAIN: &str = "node-role.kubernetes.io";
+/// More domains whose labels Cluster API copies from a Machine to its Node. Their subdomains match, too.
 const MACHINE_DOMAINS: [&str; 2] = ["node-restriction.kubernetes.io", "node.cluster.x-k8s.io"];
 
 /// The kubelet writes these labels at each start, with values that it finds on its host.

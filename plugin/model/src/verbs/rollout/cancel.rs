@@ -132,7 +132,8 @@ pub fn decide(
     }))
 }
 
-/// The topology of the Cluster has a time that the control plane lacks, so its removal from the control plane cancels nothing.
+/// Refuses to cancel a rollout if the topology of the Cluster has a different rollout time than the control plane. The topology
+/// controller would still set that time, so the command would cancel nothing.
 fn refused_while_carried_over(snapshot: &ChangeSnapshot) -> Option<Refusal> {
     let after = snapshot.observed.topology()?.control_plane.rollout.after;
     if after.is_none() || after == snapshot.control_plane().spec.rollout_after {

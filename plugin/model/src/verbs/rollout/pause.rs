@@ -88,7 +88,8 @@ pub fn decide(
     }))
 }
 
-/// Refuses if Cluster API would then delete a joining Machine whose member etcd needs, and leave the member behind.
+/// Refuses to resume if Cluster API would then delete a joining Machine and leave its member behind, although etcd needs this
+/// member for its quorum.
 fn refuse_to_resume(observed: &Snapshot, now: Timestamp) -> Option<Refusal> {
     let machine = needed_joining_machine(observed).ok().flatten()?;
     let plan = plan(observed, &Desired::current(observed), now);

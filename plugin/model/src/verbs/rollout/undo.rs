@@ -169,7 +169,7 @@ impl<'s> EarlierSpec<'s> {
         })
     }
 
-    /// Refuses if the patched spec is not the one of the Machine.
+    /// Refuses if the patched spec still differs from the spec of the Machine.
     fn refuse_unless_restored(&self, preflight: &Preflight) -> Option<Refusal> {
         let mut verdicts = preflight.plan.verdicts.iter();
         let rest =
@@ -286,8 +286,8 @@ fn unknown_template(machine: &Machine, gap: &Gap) -> String {
     )
 }
 
-/// The merge patch of `spec.machineTemplate` that changes the infrastructure template. v1beta1 has an `apiVersion` instead of the
-/// group, and an annotation does not have the version.
+/// The merge patch of `spec.machineTemplate` that changes the infrastructure template. In v1beta1, the
+/// reference has an `apiVersion`, which stays, because the annotation on a Machine's objects names the group but no version.
 fn template_patch(api_version: &str, current: &Reference, earlier: &Reference) -> Value {
     let fields = |template: &Reference| match Shape::from_api_version(api_version) {
         Shape::V1Beta1 => json!({"kind": template.kind, "name": template.name}),

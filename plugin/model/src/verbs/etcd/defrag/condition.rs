@@ -12,7 +12,7 @@ const ACCEPTED: &str = "expected comparisons joined with && and ||, such as 'inU
 /// The maximum length of a condition, in bytes.
 const MAX_LENGTH: usize = 500;
 
-/// The thousandths of a number: a quantity has at most three digits after its point.
+/// The number of thousandths in one. A quantity is read in thousandths, because it has at most three decimal places.
 const THOUSANDTHS: u64 = 1_000;
 
 /// The suffixes of a quantity that make sense for bytes (`k8s.io/apimachinery`, `pkg/api/resource`), and what they multiply by.
@@ -69,7 +69,7 @@ impl DatabaseComparison {
         let (size, in_use) = (u128::from(status.db_size), u128::from(status.db_size_in_use));
         let limit = u128::from(self.limit);
         let ordering = match self.property {
-            // Without a division, 49.9 % is less than 50 %.
+            // Compares without a division, which would round 49.9 % down to 49 %.
             DatabaseProperty::InUse => (in_use * 100).cmp(&(limit * size)),
             DatabaseProperty::Size => size.cmp(&limit),
         };

@@ -1,4 +1,4 @@
-//! Whether everything is there that a recovery of etcd, or a restore, would need. Changes nothing.
+//! Finds out whether everything that a recovery or a restore of etcd needs is available. Changes nothing.
 
 use jiff::Timestamp;
 use kcp_api::{Machine, Object as _, snapshot_record::SnapshotRecord};
@@ -16,7 +16,7 @@ use crate::{
 /// The newest version of etcd whose image is known to lack etcdutl (`cluster/images/etcd/Makefile` in Kubernetes).
 const WITHOUT_ETCDUTL: (u64, u64, u64) = (3, 5, 12);
 
-/// The oldest version of etcd whose image is known to have it.
+/// The oldest version of etcd whose image is known to contain etcdutl.
 const WITH_ETCDUTL: (u64, u64, u64) = (3, 6, 6);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -80,10 +80,10 @@ impl Need {
     }
 }
 
-/// What was found where the last snapshot is recorded.
+/// What the command found at the place that the record of the last snapshot names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SnapshotContent {
-    /// Its hash is that of its content.
+    /// The hash in the snapshot matches its content.
     Intact,
     Damaged {
         why: String,

@@ -19,7 +19,8 @@ pub struct Remains {
     pub survivor: Option<String>,
     /// What may be lost, one line each.
     pub losses: Vec<String>,
-    /// Why it is unknown whether etcd has a quorum. `None` if a member reports that it has no leader, and none reports one.
+    /// Why it is unknown whether etcd has a quorum. `None` if a member reports that it has no leader, and no member reports a
+    /// leader.
     pub doubt: Option<String>,
 }
 
@@ -80,7 +81,8 @@ pub(super) fn hosts(observed: &Snapshot) -> Vec<ControlPlaneHost> {
     hosts
 }
 
-/// Returns why it is unknown whether etcd has a quorum. `None` if a member reports that it has no leader, and none reports one.
+/// Returns why it is unknown whether etcd has a quorum. `None` if a member reports that it has no leader, and no member reports a
+/// leader.
 ///
 /// # Errors
 /// etcd has a quorum, or must have one because the API server reads from it.

@@ -1,7 +1,8 @@
 //! The decision of `etcd restore`: whether a snapshot belongs to the cluster of a control plane, and on which host it is restored.
 //!
-//! A restored snapshot is a new etcd cluster, so that the id of the cluster says nothing. The CAs tell: kube-controller-manager
-//! publishes that of its cluster in each namespace, in the `ConfigMap` `kube-root-ca.crt`, and each cluster has a CA of its own.
+//! A restored snapshot becomes a new etcd cluster, so the id of the etcd cluster says nothing. The CA of the Kubernetes cluster
+//! shows where the snapshot comes from: each cluster has a CA of its own, and kube-controller-manager publishes this CA in each
+//! namespace, in the `ConfigMap` `kube-root-ca.crt`.
 
 use std::collections::BTreeSet;
 
@@ -21,10 +22,10 @@ use crate::{
 /// The key of the `ConfigMap` in etcd, unless kube-apiserver has another `--etcd-prefix`.
 pub const AUTHORITY_KEY: &str = "/registry/configmaps/kube-system/kube-root-ca.crt";
 
-/// What the value of a key begins with that kube-apiserver has encrypted.
+/// How each value begins that kube-apiserver has encrypted.
 const ENCRYPTED: &[u8] = b"k8s:enc:";
 
-/// The key of a Node in etcd. The API calls the resource `nodes`, but etcd has its first name.
+/// The key of a Node in etcd. The API calls the resource `nodes`, but the keys in etcd still have its first name, `minions`.
 pub fn node_key(node: &str) -> String {
     format!("/registry/minions/{node}")
 }
@@ -50,7 +51,8 @@ pub struct RestorableSnapshot {
 /// `requested` the name of the Machine or Node of the host.
 ///
 /// # Errors
-/// The snapshot belongs to another cluster, or it is unknown; or no host can take it. The error says why.
+/// The snapshot belongs to another cluster, it is unknown to which cluster it belongs, or no host can take the snapshot. The error
+/// says why.
 pub fn decide(
     observed: &Snapshot,
     snapshot: &RestorableSnapshot,
@@ -96,7 +98,7 @@ pub fn decide(
 }
 
 /// # Errors
-/// The snapshot belongs to another cluster, or it is unknown.
+/// The snapshot belongs to another cluster, or it is unknown to which cluster it belongs.
 fn refuse_other_cluster(
     observed: &Snapshot,
     snapshot: &RestorableSnapshot,
@@ -161,7 +163,7 @@ fn losses(observed: &Snapshot, snapshot: &RestorableSnapshot, now: Timestamp) ->
         },
         |cluster| {
             let votes = cluster.votes();
-            format!("etcd has a quorum, whose data the snapshot replaces: {votes}")
+            format!("the current data of etcd, which still has a quorum: {votes}")
         },
     );
     losses.push(replaced);
@@ -323,7 +325,7 @@ mod tests {
             [
                 "every write after the snapshot s3://b/d_c1-cp_20260821T110000Z.db: it is unknown when it was taken; the snapshot has revision 1234 \
                  and 321 keys",
-                "etcd has a quorum, whose data the snapshot replaces: 3 of 3 voting members healthy, 2 needed for quorum"
+                "the current data of etcd, which still has a quorum: 3 of 3 voting members healthy, 2 needed for quorum"
             ]
         );
     }

@@ -1,6 +1,6 @@
-//! What `etcd recover --continue` does once etcd has a quorum again, of a member that a script has made the only one.
+//! What `etcd recover --continue` does once etcd has a quorum again, because a script has made one member the only member.
 //!
-//! The other members are no longer in etcd's list, so that their Machines can never work again, even if their hosts start. The
+//! The other members are no longer in etcd's list, so their Machines can never work again, even if their hosts start. The
 //! controller creates no Machine while it has one without a member. So each of these Machines is deleted, one after the other, and
 //! the controller then creates new ones.
 
@@ -89,7 +89,7 @@ impl Remainder {
         let steps = self.steps.iter().map(Step::describe);
         let may_follow = self.may_follow.iter();
         let may_follow =
-            may_follow.map(|step| format!("if its host does not come back: {}", step.describe()));
+            may_follow.map(|step| format!("if the host does not come back: {}", step.describe()));
         steps.chain(may_follow).collect()
     }
 
@@ -102,7 +102,7 @@ impl Remainder {
 /// Finds what is left to do.
 ///
 /// # Errors
-/// etcd has no quorum, or it is unknown. The error says what to do first.
+/// etcd has no quorum, or it is unknown whether etcd has one. The error says what to do first.
 pub fn remainder(observed: &Snapshot, now: Timestamp) -> Result<Remainder, Refusal> {
     let control_plane = &observed.control_plane;
     let cluster = judge(observed)?;
@@ -240,7 +240,7 @@ fn judge(observed: &Snapshot) -> Result<EtcdCluster<'_>, Refusal> {
 }
 
 /// # Errors
-/// A member would remove the others when it starts again, or it is unknown.
+/// A member would remove the others when it starts again, or it is unknown whether one would.
 fn refuse_flag(observed: &Snapshot) -> Result<(), Refusal> {
     let workload = observed.workload.value();
     let Some(pods) = workload.and_then(|workload| workload.static_pods.value()) else {
@@ -265,7 +265,7 @@ fn refuse_flag(observed: &Snapshot) -> Result<(), Refusal> {
 
 /// Whether the Machine can never work again: it has joined or failed to join, but etcd does not list its member.
 fn is_lost(observed: &Snapshot, cluster: &EtcdCluster<'_>, machine: &Machine, now: Timestamp) -> bool {
-    // The kubelet of a Machine that joins runs.
+    // A Machine that is still joining is not lost yet, unless its kubelet has stopped.
     let is_done = Phase::of(observed, machine, now) == Phase::Settled
         || node(observed, machine).is_some_and(|node| node.is_unreachable);
     let mut members = cluster.members.iter();
@@ -405,7 +405,7 @@ mod tests {
         let left = remainder(&observed, now()).expect("a quorum");
         assert_eq!(
             left.plan(),
-            [M2.to_owned(), format!("if its host does not come back: {M3}")]
+            [M2.to_owned(), format!("if the host does not come back: {M3}")]
         );
         assert_eq!(left.next_step(), left.steps.first());
     }

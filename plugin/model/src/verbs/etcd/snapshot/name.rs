@@ -89,8 +89,8 @@ impl FromStr for SnapshotName {
     }
 }
 
-/// The snapshots to delete from a folder, so that `kept` of the control plane are left, oldest first. Never one of another control
-/// plane, and never `newest`, which has just been saved: the names of others may be from a clock that is ahead. None at all if
+/// The snapshots of a control plane to delete from a folder, oldest first, so that `kept` snapshots are left. They never include
+/// `newest`, which has just been saved, even if the clock of another machine was ahead, so that its snapshots look newer. Empty if
 /// `newest` is not in the folder.
 pub fn superseded<'n>(
     stored: impl IntoIterator<Item = &'n SnapshotName>,

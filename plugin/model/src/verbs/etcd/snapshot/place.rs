@@ -9,7 +9,7 @@ use std::{
 /// The file name that means stdout, as in kubectl.
 const STDOUT: &str = "-";
 
-/// What the place of an object begins with.
+/// How the place of an object begins.
 const S3: &str = "s3://";
 
 /// The maximum length of an object's name in bytes (S3).

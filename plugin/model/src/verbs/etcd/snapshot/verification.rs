@@ -27,7 +27,8 @@ pub enum Comparison {
     },
 }
 
-/// Compares a snapshot that was restored with a member at the same revision. `member` is the reason if it could not be read.
+/// Compares a snapshot that was restored with a member at the same revision. If the
+/// member could not be read, `member` is the reason.
 pub fn compare(restored: KeySpace, member: Result<KeySpace, String>) -> Comparison {
     let member = match member {
         Ok(member) => member,

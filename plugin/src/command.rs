@@ -52,7 +52,8 @@ const EXIT_CODES: &str = "Exit codes:
   1    negative result: unhealthy, denied, blocked, exhausted, timed out
   2    no result, because of an error: usage, input or output, the API, permissions
   130  interrupted
-`kubectl` returns the exit code of kubectl, and `pool exec` that of the command that it runs; see the help of `pool exec`.";
+The command `kubectl` exits with the exit code of kubectl, and `pool exec` with that of the command that it runs; see the help of
+`pool exec`.";
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -165,7 +166,7 @@ pub fn program() -> clap::Command {
         let lists: Vec<Vec<String>> = children.map(examples).collect();
         let of_each = if lists.len() > 1 { 1 } else { MAX_EXAMPLES };
         let mut seen = BTreeSet::new();
-        // Commands that belong together have the same examples.
+        // Commands that belong together have the same examples. Each example is shown once.
         let of_subcommands: Vec<String> = lists
             .into_iter()
             .flat_map(|examples| {

@@ -83,7 +83,7 @@ impl NewFile {
         &self.path
     }
 
-    /// The file until then. Another program may read it.
+    /// The path of the file until it is complete. Another program may read the file.
     pub fn temporary_path(&self) -> &Path {
         self.temporary.path()
     }

@@ -21,8 +21,8 @@ impl Session {
     /// Connects to the management cluster. Commands that need no cluster do not call this.
     ///
     /// # Errors
-    /// No cluster is configured, or the configuration is invalid. If the server is unreachable, only the first request
-    /// fails.
+    /// No cluster is configured, or the configuration is invalid. An unreachable server is no error here; the first request to it
+    /// fails instead.
     pub async fn connect(&self) -> Result<Connection, Error> {
         Connection::open(&self.global.connection(), self.request_log()).await
     }

@@ -26,8 +26,8 @@ use kcp_control_plane::{
     wait::{WaitCondition, WaitProgress},
 };
 
-/// The time between two polls. A change takes minutes. Unlike a watch, a wait continues after the API server
-/// of a self-hosted management cluster restarts.
+/// The time between two polls. A change takes minutes. Unlike a Kubernetes watch, polling continues after the API server of a
+/// self-hosted management cluster restarts.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A wait reads the infrastructure template and the Events only once in this number of polls.
@@ -39,7 +39,7 @@ const OBSTACLE_LIMIT: Duration = Duration::from_secs(5);
 /// The time limit of a wait for which the user sets no limit: ten years.
 const NO_LIMIT: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// When a wait that begins now ends. `timeout` is none for a wait without a limit.
+/// When a wait ends that begins now. `timeout` is `None` for a wait without a limit.
 pub fn deadline(timeout: Option<Duration>) -> Instant {
     Instant::now() + timeout.unwrap_or(NO_LIMIT)
 }
@@ -166,7 +166,8 @@ pub async fn poll_until(
 struct Unprocessed(Option<(i64, Timestamp)>);
 
 impl Unprocessed {
-    /// Since when the polls see that the controller has not processed the current generation.
+    /// When a poll first saw the current generation, which the controller has not processed yet. `None` if it has processed the
+    /// generation.
     fn seen(&mut self, snapshot: &Snapshot, at: Timestamp) -> Option<Timestamp> {
         let generation = snapshot.control_plane.generation();
         let known = self.0.filter(|(known, _)| *known == generation);
@@ -183,7 +184,7 @@ fn print_changes(
     terminal: &Terminal,
 ) -> anyhow::Result<()> {
     let clock = format_time_of_day(at);
-    // The Machines that exist at the start are the earlier ones.
+    // The Machines that exist at the start are the earlier Machines of the estimate.
     let estimate = before
         .is_none()
         .then(|| JoinTimes::measure(&after.machines))

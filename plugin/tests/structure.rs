@@ -264,14 +264,20 @@ fn declared(text: &str) -> BTreeSet<&str> {
     let lines = text.lines().zip(text.lines().skip(1));
     lines
         .filter(|(before, _)| !before.starts_with("#[cfg("))
-        .filter_map(|(_, line)| line.trim_start_matches("pub ").strip_prefix("mod ")?.strip_suffix(';'))
+        .filter_map(|(_, line)| {
+            line.trim_start_matches("pub ")
+                .strip_prefix("mod ")?
+                .strip_suffix(';')
+        })
         .collect()
 }
 
 /// The modules in the list of a file, in its order.
 fn listed(text: &str) -> Vec<&str> {
     let declared = declared(text);
-    let lines = text.lines().filter(|line| line.starts_with("//! - ") || line.starts_with("//!   "));
+    let lines = text
+        .lines()
+        .filter(|line| line.starts_with("//! - ") || line.starts_with("//!   "));
     let mut listed = Vec::new();
     for name in lines.flat_map(|line| line.split('`').skip(1).step_by(2)) {
         if declared.contains(name) && !listed.contains(&name) {

@@ -44,7 +44,7 @@ fn each_phase_is_written_once_and_waited_for() {
         ] {
             subject.phase(title).await?;
         }
-        let complete = "every Machine trusts only the new key of the front-proxy CA since";
+        let complete = "every Machine has trusted only the new key of the front-proxy CA since";
         let ended = subject.rotate(&["--yes"]).await?;
         ensure!(ended.code == 0 && ended.words().contains(complete), "{ended}");
         let shown = subject.kcp(&["certificates", NAME]).await?;
@@ -167,7 +167,7 @@ impl Subject<'_> {
             .patch(&name, &PatchParams::default(), &Patch::Merge(patch))
             .await?;
         let refused = self.rotate(&["--yes"]).await?;
-        let why = "Secret edge-proxy: tls.crt has 2 entries, which this command has not written";
+        let why = "Secret edge-proxy: tls.crt has 2 entries, but this command has not written them";
         ensure!(refused.code == 1 && refused.words().contains(why), "{refused}");
         Ok(())
     }

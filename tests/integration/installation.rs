@@ -106,7 +106,7 @@ async fn life(management: &ManagementCluster) -> Result<()> {
     let registered = managed.registered().await?;
     let log = managed.manager_log()?;
     ensure!(
-        log.contains("the manager registers the webhook once it has passed for the whole delay"),
+        log.contains("the manager registers it when every self-test during the delay has passed"),
         "{log}"
     );
     owned(&managed, &registered).await?;

@@ -142,7 +142,7 @@ impl Joining<'_> {
         ];
         let denied = self.management.kubectl().run(arguments).await?;
         let expected = format!(
-            "{field}: Forbidden: Machine {machine} has no Node yet, but may already vote in etcd; this change makes the Machine \
+            "{field}: Forbidden: Machine {machine} has no Node yet, but its etcd member may already vote; this change makes the Machine \
              outdated, so Cluster API would delete the Machine but not its etcd member, and etcd would lose its quorum; wait until the \
              Machine has a Node; if it never gets a Node, pause the control plane: kubectl kcp rollout pause {NAME} -n {NAMESPACE}; \
              remove the Machine's member from etcd, if there is one; make this change; then resume the control plane: kubectl kcp \

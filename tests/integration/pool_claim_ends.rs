@@ -260,7 +260,7 @@ fn a_lost_cluster_is_named() {
             )
             .await;
             assert_eq!(again.code, 1, "{again}");
-            let why = "ClusterDeployment claim-lost-0 was deleted, which ClusterClaim paris had; the claim remains, \
+            let why = "ClusterDeployment claim-lost-0 was deleted, although Hive had assigned it to ClusterClaim paris; the claim remains, \
                        because it existed before this command";
             assert_eq!(document(&again)["message"], why, "{again}");
         };

@@ -269,8 +269,8 @@ fn a_cluster_that_resumes_too_long_is_a_problem() {
             .await
             .unwrap();
         let problem = format!(
-            "the cluster has been resuming since {LONG_AGO}, longer than the pool's resumeTimeout; Hive deletes it and \
-             creates another"
+            "the cluster has been resuming since {LONG_AGO}, and has exceeded the pool's resumeTimeout; Hive deletes the cluster and \
+             creates another one"
         );
         assert_eq!(hosts.problems().await, [problem]);
     });

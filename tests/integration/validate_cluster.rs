@@ -122,7 +122,7 @@ impl Validation<'_> {
         for (node, check, expected) in [
             (EXTRA_NODE, "names-resolve", "localhost: "),
             (machine, "api-server-responds", "version v"),
-            (EXTRA_NODE, "lease-renewed", "the kubelet renewed its Lease "),
+            (EXTRA_NODE, "lease-renewed", "the kubelet last renewed its Lease "),
         ] {
             let (_, message) = result(&results, node, check)?;
             ensure!(message.starts_with(expected), "{message}");
@@ -150,7 +150,7 @@ impl Validation<'_> {
         // There is no Deployment of the webhook in this cluster.
         let without_image = self.kubelet.kubectl.run(["kcp", "validate"]).await?;
         ensure!(
-            without_image.code == 2 && without_image.stderr.contains("specify one with --image"),
+            without_image.code == 2 && without_image.stderr.contains("specify an image with --image"),
             "{without_image}"
         );
         Ok(())

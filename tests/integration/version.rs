@@ -72,7 +72,7 @@ async fn another_version_is_found(management: &ManagementCluster) -> Result<()> 
             "{skewed:#}"
         );
         let warnings = json!([
-            "the kubeadm control plane provider has version v1.10.4, but predictions follow a release from v1.11.0 to v1.14.2"
+            "the kubeadm control plane provider has version v1.10.4, but the plugin predicts only what the releases from v1.11.0 to v1.14.2 do"
         ]);
         ensure!(skewed.get("warnings") == Some(&warnings), "{skewed:#}");
     }

@@ -22,7 +22,7 @@ pub struct Global {
     pub context: Option<String>,
 
     /// Name of the kubeconfig cluster to use
-    // `lint --cluster` takes no name.
+    // The value is optional, because `lint --cluster` needs none.
     #[arg(long, global = true, value_name = "NAME", num_args = 0..=1, default_missing_value = "",
           hide = true)]
     pub cluster: Option<String>,
@@ -99,7 +99,7 @@ pub struct Global {
     #[arg(long, global = true, value_name = "URL", hide = true)]
     pub proxy_url: Option<String>,
 
-    /// Log level; from level 6, requests are logged to stderr
+    /// Log level; at level 6 and above, the plugin logs requests to stderr
     #[arg(
         short = 'v',
         long = "v",

@@ -39,7 +39,7 @@ const CLUSTER_POOL: NamedKind = NamedKind {
     names: ["clusterpool", "clusterpools", "cp"],
 };
 
-/// The error message of commands that accept a control plane or its Cluster.
+/// [`CONTROL_PLANE`], with the error message of commands that also accept the Cluster of a control plane.
 const CONTROL_PLANE_OR_CLUSTER: NamedKind = NamedKind {
     title: "a control plane or a cluster",
     spellings: "NAME, kcp/NAME or cluster/NAME",
@@ -82,8 +82,8 @@ const CUSTOMIZATION: NamedKind = NamedKind {
     ],
 };
 
-/// Every kind that an argument can name. If an argument accepts several, a name without a kind is taken to be of the
-/// first one.
+/// The kinds whose names completion lists; Node is not one of them. If an argument accepts several kinds, a name without a kind is
+/// taken to be of the kind that comes first here.
 pub const KINDS: [&NamedKind; 5] = [&CONTROL_PLANE, &CLUSTER_POOL, &MACHINE, &CUSTOMIZATION, &CLUSTER];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ pub enum ControlPlaneName {
 }
 
 impl ControlPlaneName {
-    /// The control plane's own name. Reads the Cluster if the user named it instead.
+    /// The name of the control plane. Reads the Cluster if the user named the Cluster instead.
     pub async fn read(&self, reader: &Reader<'_>, limit: ReadLimit) -> Result<String, Error> {
         match self {
             Self::Own(name) => Ok(name.clone()),
@@ -104,7 +104,7 @@ impl ControlPlaneName {
         }
     }
 
-    /// Like [`Self::read`], without a reader. Sends no request if the user gave the control plane's own name.
+    /// Like [`Self::read`], without a reader. Sends no request if the user gave the name of the control plane.
     pub async fn resolve(&self, connection: &Connection, limit: ReadLimit) -> Result<String, Error> {
         if let Self::Own(name) = self {
             return Ok(name.clone());
@@ -139,7 +139,7 @@ impl NamedKind {
         short
     }
 
-    /// Whether this is one of the kind's names, optionally with `.GROUP`.
+    /// Whether `kind` is one of the kind's names, optionally with `.GROUP`.
     pub fn is_named(&self, kind: &str) -> bool {
         let kind = kind.to_ascii_lowercase();
         let plain = kind
@@ -150,8 +150,8 @@ impl NamedKind {
     }
 }
 
-/// Parses the name of a control plane, `NAME`, `kcp/NAME` or `kubeadmcontrolplane/NAME`, or of its Cluster, `cluster/NAME`; each
-/// kind optionally with `.GROUP`.
+/// Parses the name of a control plane (`NAME`, `kcp/NAME` or `kubeadmcontrolplane/NAME`) or of its Cluster (`cluster/NAME`).
+/// `.GROUP` may follow each kind.
 pub fn parse_control_plane(text: &str) -> Result<ControlPlaneName, String> {
     let named = text.split_once('/').filter(|(kind, _)| CLUSTER.is_named(kind));
     if let Some((_, name)) = named {

@@ -102,7 +102,7 @@ impl Engine<'_> {
                 }
                 Agreement::To(Some(asked))
             } else {
-                // The user was not asked, so no time has passed, and the change below needs no other read.
+                // The user was not asked, so no time has passed, and the change below does not read again.
                 first = Some(snapshot);
                 Agreement::To(None)
             };

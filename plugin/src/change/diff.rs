@@ -35,7 +35,7 @@ pub(crate) fn diff(object: &Value, patch: &Value) -> Vec<String> {
     lines
 }
 
-/// The values below the fields that a patch contains, by path.
+/// Collects from `value` the values of the fields that the patch contains, by path.
 fn flatten<'v>(value: &'v Value, patch: &Value, parent: &str, values: &mut BTreeMap<String, &'v Value>) {
     let (Value::Object(fields), Value::Object(patched)) = (value, patch) else {
         return collect(value, parent, values);

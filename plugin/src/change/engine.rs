@@ -81,7 +81,7 @@ pub enum ChangeOutcome {
     Refused(Refusal),
     /// The server or a webhook rejected the change. Contains the reasons, one line each.
     Rejected(Vec<String>),
-    /// Another client changed the object at the same time. Contains the fields, one line each.
+    /// Another client changed the object at the same time. Contains the changed fields, one line each.
     Conflict(Vec<String>),
     /// The change was written, or in a dry run could be written.
     Done { done: String, write: ObjectWrite },
@@ -102,7 +102,7 @@ struct EventReferences {
     related: Option<ObjectReference>,
 }
 
-/// A control plane whose topology the Cluster sets, and the JSON of this Cluster, which the change writes.
+/// A control plane that the topology of a Cluster manages, and the JSON of this Cluster. The change writes the Cluster.
 struct ClusterSnapshot {
     control_plane: ChangeSnapshot,
     cluster: String,
@@ -126,7 +126,7 @@ impl Engine<'_> {
         self.change_control_plane_from(None, verb, scope, decide).await
     }
 
-    /// Like [`Self::change_control_plane`]. If `first` is given, it is what the verb decides on first.
+    /// Like [`Self::change_control_plane`]. If `first` is given, the verb decides on it first, before anything is read.
     pub(super) async fn change_control_plane_from(
         &self,
         first: Option<ChangeSnapshot>,

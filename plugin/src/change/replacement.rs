@@ -44,8 +44,8 @@ impl Engine<'_> {
             .flatten()
     }
 
-    /// Writes to the Machine of an abandoned replacement. If the command that abandoned it still deletes the Machine, the
-    /// deletion then fails with a conflict.
+    /// Writes to the Machine of an abandoned replacement. If the command that abandoned the replacement still tries to delete the
+    /// Machine, the deletion fails with a conflict.
     pub(super) async fn withdraw_abandoned_replacement(
         &self,
         snapshot: &ChangeSnapshot,

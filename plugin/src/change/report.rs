@@ -143,7 +143,7 @@ impl Changed {
         let ChangeOutcome::Done { write, .. } = &self.outcome else {
             return String::new();
         };
-        // The object was decoded before.
+        // Parsing cannot fail, because the object was decoded before.
         let object: Value = serde_json::from_str(&self.json).unwrap_or_default();
         let lines = match write {
             ObjectWrite::Patch { patch, .. } => diff(&object, patch),
@@ -294,8 +294,7 @@ impl Engine<'_> {
     }
 }
 
-/// Whether both texts are the same object. They are not if the object was deleted and created again with the
-/// same name.
+/// Whether both texts describe the same object. They do not if the object was deleted and created again with the same name.
 fn is_same(before: &str, now: &str) -> bool {
     let uid = |text: &str| {
         let object: Value = serde_json::from_str(text).ok()?;

@@ -1,4 +1,4 @@
-//! `kubectl kcp audit`: whether a cluster survives the loss of a Node, and comes back after a power failure.
+//! `kubectl kcp audit`: checks whether a cluster survives the loss of a Node, and comes back after a power failure.
 
 mod screen;
 
@@ -150,7 +150,7 @@ impl AuditReport {
             .count()
     }
 
-    /// One failed check is enough; an unknown one means that the audit does not pass either.
+    /// The most severe outcome of all checks: if no check fails but one is unknown, the audit is unknown.
     fn outcome(&self) -> AuditOutcome {
         let outcomes = self.checks.iter().map(|check| check.outcome);
         outcomes.max().unwrap_or(AuditOutcome::Unknown)

@@ -28,7 +28,7 @@ use crate::{
     verdict::Verdict,
 };
 
-/// The only folder in the archive, so that its files do not mix with others when a person unpacks it.
+/// The only folder in the archive. It keeps the files apart from other files where a person unpacks the archive.
 const FOLDER: &str = "debug-bundle";
 
 /// The file in the archive that lists all files, and what could not be read.

@@ -1,4 +1,4 @@
-//! `kubectl kcp certificates`: when the certificates of control planes expire, and who or what renews them.
+//! `kubectl kcp certificates`: shows when the certificates of control planes expire, and who or what renews them.
 
 mod document;
 pub mod rotate;

@@ -76,8 +76,8 @@ pub fn run(
     Ok(Verdict::Met)
 }
 
-/// The path of this program as the user or kubectl started it. This is not the path of the file if the program is a link, such as
-/// the links of krew, which lead to another file after an upgrade.
+/// The path of this program as the user or kubectl started it. Does not resolve links: a link of krew leads to another file after
+/// an upgrade.
 fn program(argv0: Option<OsString>, folders: &[PathBuf]) -> anyhow::Result<PathBuf> {
     let argv0 = PathBuf::from(argv0.unwrap_or_default());
     if argv0.parent() != Some(Path::new("")) {

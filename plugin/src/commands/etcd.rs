@@ -8,7 +8,7 @@
 //! - [`defrag`], [`compact`], [`disarm`], [`move_leader`], [`remove_member`], [`promote`]: maintain the members. [`maintenance`] has
 //!   the parts that they share; [`several`] runs them on several control planes; [`report`] prints their results
 //! - [`recover`]: brings back an etcd that has lost its quorum for good, from the member that is left or from a snapshot;
-//!   [`stored_content`] reads one
+//!   [`stored_content`] reads a snapshot
 
 pub mod check;
 pub mod compact;

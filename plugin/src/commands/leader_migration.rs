@@ -3,8 +3,8 @@
 //!
 //! - [`check`]: reads and checks an upgrade; [`checked_upgrade`]: the result; [`document`], [`screen`]: its JSON and
 //!   text
-//! - [`generate`]: prints what takes a step of a migration
-//! - [`status`]: what runs in a workload cluster now
+//! - [`generate`]: prints the patch and the permissions for a step of a migration
+//! - [`status`]: shows which controller manager runs each controller now
 //! - [`input`]: reads manifests of control planes and controller managers; [`parse`]: parses flags
 
 mod arguments;

@@ -4,7 +4,7 @@
 //! - [`document`]: parses their documents, with line numbers
 //! - [`cluster_objects`]: reads the objects of a cluster
 //! - [`object`], [`subject`]: an object, and its kind, which decides whether rules apply
-//! - [`input`]: all objects
+//! - [`input`]: reads all objects
 //! - [`related_objects`]: the other objects that rules read
 //! - [`unrendered`]: recognizes patches, templates and files of other programs
 //! - [`substitution`]: recognizes placeholders, and fills the variables of clusterctl templates

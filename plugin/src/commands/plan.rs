@@ -127,7 +127,7 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
         limit: ReadLimit::per_read(LIMIT),
     };
     snapshot.observed.in_place_handlers = Box::pin(reads.read_in_place_handlers()).await;
-    // A user with permissions in only one namespace may not list ExtensionConfigs, which few clusters use.
+    // A user with permissions in only one namespace cannot list ExtensionConfigs. Few clusters have any.
     let unread = snapshot.observed.in_place_handlers.failure();
     warnings.extend(unread.filter(|failure| failure.forbidden.is_none()).map(|failure| {
         format!(
@@ -146,7 +146,7 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
     let used_apis = read_used_apis(&connection, &snapshot.observed, to, Instant::now() + LIMIT);
     warnings.extend(removals(from, to, Some(&Box::pin(used_apis).await)).in_use);
     if arguments.to.is_some() {
-        // The change is one of the topology, which then asks for this version.
+        // The upgrade changes the topology of the Cluster, which then asks for this version.
         snapshot.observed.set_topology_version(desired.spec.version());
     }
     let plan = Plan {
@@ -177,13 +177,14 @@ async fn versions(
     warnings.extend(unread.flat_map(|workers| workers.read_failures.iter().cloned()));
     versions.unwrap_or_else(|error| {
         warnings.push(format!(
-            "could not read the versions of the ClusterClass: {error}; the steps of its upgrades are unknown"
+            "could not read the versions of the ClusterClass: {error}; the steps of an upgrade are unknown"
         ));
         Vec::new()
     })
 }
 
-/// The change to plan: of an upgrade of a topology, its first step. Without another change, it is that for which the topology asks.
+/// The change to plan. If the topology controller upgrades over several versions, the plan is for the first version. If the user
+/// requests no change, the plan is for the version that the topology requests.
 fn planned(options: PlanOptions, versions: &[String]) -> PlanOptions {
     let is_upgrade = options.version.is_some() || (options.replicas.is_none() && !options.restart);
     let first = versions.first().filter(|_| is_upgrade).cloned();

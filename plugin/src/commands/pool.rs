@@ -290,7 +290,7 @@ impl Reason {
     }
 }
 
-/// How long a claim lasts. It must have an end, because a killed script would leave its cluster behind for ever.
+/// How long a claim lasts. A claim must have an end: otherwise, a killed script would leave its cluster behind for ever.
 fn claim_ttl(ttl: Ttl) -> anyhow::Result<Duration> {
     match ttl {
         Ttl::For(ttl) => Ok(ttl),

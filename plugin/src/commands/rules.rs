@@ -1,4 +1,4 @@
-//! `kubectl kcp rules`: the webhook's admission rules. Needs no cluster.
+//! `kubectl kcp rules`: lists, explains and exports the webhook's admission rules. Needs no cluster.
 //!
 //! - [`list`]: lists all rules
 //! - [`explain`]: explains a rule, with examples from its test cases

@@ -143,7 +143,7 @@ pub async fn run(arguments: UpgradeArguments, session: &Session) -> anyhow::Resu
     Box::pin(upgrade_and_wait(&arguments, name, target, on_interrupt, &engine)).await
 }
 
-/// The version of the next upgrade, and the one to which the Cluster's topology goes on from there.
+/// The version of the next upgrade, and the version to which the Cluster's topology then continues.
 #[derive(Clone, Copy, Debug)]
 struct Target<'t> {
     first: &'t str,
@@ -313,7 +313,7 @@ async fn upgrade(
     engine.report(&verb, &changed).await
 }
 
-/// Reads the infrastructure template of the control plane, and the one to which the user upgrades, which must exist.
+/// Reads the current infrastructure template of the control plane, and the new one, which must exist.
 async fn read_templates(
     arguments: &UpgradeArguments,
     snapshot: &ChangeSnapshot,

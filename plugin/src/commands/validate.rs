@@ -1,5 +1,5 @@
-//! `kubectl kcp validate`: checks that a cluster works, with a Pod on each Node: a workload cluster, or the cluster of the current
-//! context.
+//! `kubectl kcp validate`: checks with a Pod on each Node that a cluster works. The cluster is a workload cluster, or that of the
+//! current context.
 //!
 //! - [`pods`]: creates the Pods, waits for them, reads their logs and deletes them
 //! - [`report`]: what the command prints
@@ -173,12 +173,12 @@ async fn choose_image(arguments: &ValidateArguments, connection: &Connection) ->
     let found = found
         .with_context(|| format!("could not read the image of Deployment {namespace}/{name}; specify one with --image"))?
         .with_context(|| {
-            format!("there is no Deployment {namespace}/{name}, whose image the Pods run; specify one with --image")
+            format!("there is no Deployment {namespace}/{name}, whose image the Pods would run; specify an image with --image")
         })?;
     Ok(found.image)
 }
 
-/// The Nodes, and the namespace and the name of the control plane. None for the cluster of the current context.
+/// The Nodes of a cluster, and the namespace and the name of its control plane. `None` for the cluster of the current context.
 struct ValidatedCluster {
     control_plane: Option<(String, String)>,
     connection: Connection,

@@ -1,4 +1,4 @@
-//! `kubectl kcp webhook`: whether the API server calls kcp-webhook, and how to disable and enable the webhook.
+//! `kubectl kcp webhook`: shows whether the API server calls kcp-webhook, and disables or enables the webhook.
 //!
 //! - [`status`]: reads the registration; [`screen`], [`document`]: its text and JSON
 //! - [`switch`]: disables and enables the webhook

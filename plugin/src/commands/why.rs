@@ -96,7 +96,8 @@ impl From<WhyState> for Verdict {
 pub struct WhyReport<'w> {
     pub observed: &'w Snapshot,
     pub explanation: &'w Explanation,
-    /// That somebody has disabled kcp-webhook. None if it is enabled, or if the user may not know.
+    /// A text that says that kcp-webhook is disabled, and since when. `None` if it is enabled, or if the user has no permission to
+    /// read the webhook configurations.
     pub webhook_off: Option<&'w str>,
     pub now: Timestamp,
 }

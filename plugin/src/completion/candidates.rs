@@ -106,7 +106,7 @@ fn flags(line: &CommandLine<'_>, text: &str) -> Answer {
     }
 }
 
-/// The values of an argument that start with the text.
+/// The values of an argument that begin with the text.
 fn values(argument: &Arg, text: &str, names: &impl Names) -> Answer {
     // The shell replaces the whole word, so the values before the last comma are part of each candidate.
     let (before, text) = match (argument.get_value_delimiter(), text.rfind(',')) {

@@ -23,7 +23,7 @@ pub(super) struct CommandLine<'c> {
 pub(super) enum Word<'c> {
     /// The name of a flag, with its dashes.
     Flag { text: String },
-    /// The value of a flag. If the flag may stand without a value, also a positional argument.
+    /// The value of a flag; if the flag may stand without a value, a positional argument is also possible.
     Value {
         flag: &'c Arg,
         text: String,
@@ -207,7 +207,7 @@ impl<'c> Reading<'c> {
     fn positional(&self) -> Option<&'c Arg> {
         let mut positionals: Vec<&Arg> = self.command.get_positionals().collect();
         positionals.sort_by_key(|argument| argument.get_index());
-        // Only after `--`, as in `pool exec`.
+        // This argument comes only after `--`, such as the command of `pool exec`.
         let after_dashes = positionals
             .iter()
             .find(|argument| argument.is_last_set() && self.is_after_dashes);

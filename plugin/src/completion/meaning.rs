@@ -1,7 +1,8 @@
 //! Finds what the values of an argument mean.
 //!
-//! No table lists the arguments. The parser of an argument already knows which kinds of objects it names: that of a control
-//! plane accepts `kcp/x` and rejects `pod/x`. Some arguments are known by the value's name in their help, such as `VERSION`.
+//! No table lists the arguments. The parser of an argument already knows which kinds of objects the argument names: the parser for
+//! a control plane accepts `kcp/x` and rejects `pod/x`. Some arguments are known by the value's name in their help, such as
+//! `VERSION`.
 
 use clap::{Arg, Command, ValueHint, builder::PossibleValue};
 

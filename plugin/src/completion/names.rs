@@ -41,8 +41,8 @@ impl Candidate {
     }
 }
 
-/// When completion stops reading from the cluster, after the start of the program. The shell waits for the answer even if the
-/// server is dead.
+/// Completion stops reading from the cluster after this time, counted from the start of the program. The shell waits for the answer
+/// even if the server is dead.
 const LIMIT: Duration = Duration::from_millis(220);
 
 /// The names that complete a value. Each list is empty if it cannot be read.

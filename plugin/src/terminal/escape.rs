@@ -59,7 +59,7 @@ pub fn escape_lines(text: &str) -> impl Iterator<Item = Cow<'_, str>> {
 /// Whether a character is a control character (C0, C1), a Unicode bidirectional control, or invisible. With
 /// invisible characters, two different names look the same. `previous` is the character before `c`.
 fn is_unsafe(previous: Option<char>, c: char) -> bool {
-    // Most characters.
+    // Most characters are in this range.
     if matches!(c, ' '..='~') {
         return false;
     }

@@ -19,7 +19,7 @@ const CONTINUATION_INDENT: usize = 2;
 /// The minimum width of a cell that wraps, in terminal cells.
 const MIN_WRAPPED_WIDTH: usize = 20;
 
-/// How wide and how detailed text must be.
+/// How wide and how detailed text may be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
     /// The terminal's width in cells; `None` if stdout is not a terminal.

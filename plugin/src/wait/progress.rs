@@ -51,7 +51,7 @@ fn counts(snapshot: &Snapshot) -> String {
     let up_to_date = if reports.clone().next().is_some() {
         reports.filter(|is_up_to_date| *is_up_to_date).count()
     } else {
-        // Machines of old versions of Cluster API do not report it.
+        // Machines of old versions of Cluster API do not report whether they are up to date.
         usize::try_from(control_plane.status.up_to_date_replicas).unwrap_or_default()
     };
     format!(

@@ -56,7 +56,7 @@ pub(crate) async fn durations_are_compared(audit: &Audit<'_>) -> Result<()> {
     let kubelets = (
         "kubelet-certificates-expire-while-off",
         "FAIL",
-        "of which at least 36d12h are left",
+        "at least 36d12h of that remain",
     );
     audit
         .finds_with(
@@ -157,7 +157,7 @@ async fn of_images_and_flags(
                 (
                     "api-server-etcd-endpoints",
                     "FAIL",
-                    &format!("Node {third} uses neither its own member nor all"),
+                    &format!("Node {third} lists neither the etcd member on"),
                 ),
                 (
                     "encryption-provider-unknown",

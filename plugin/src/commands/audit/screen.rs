@@ -60,7 +60,7 @@ fn heading(report: &AuditReport) -> String {
         (failed, unknown) => format!("{failed} of {all} checks fail, {unknown} unknown"),
     };
     format!(
-        "Cluster:     {}\nAudit:       {counted}\nPower off:   {}\n\n",
+        "Cluster:     {}\nAudit:       {counted}\nAssumed off: {} (--power-off)\n\n",
         escape(&cluster),
         format_duration(report.power_off)
     )

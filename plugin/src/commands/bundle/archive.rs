@@ -8,7 +8,7 @@ use tar::{Builder, Header};
 
 /// A file of the archive.
 pub(super) struct Entry<'e> {
-    /// With `/` between folders.
+    /// The path in the archive, with `/` between folders.
     pub(super) path: String,
     pub(super) content: &'e [u8],
 }

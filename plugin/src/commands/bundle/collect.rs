@@ -56,7 +56,8 @@ pub(super) async fn collect(
     end: Instant,
 ) -> Result<Collected, Error> {
     let reader = reads::discover(connection, reads::list_limit(remaining(end))).await?;
-    // A workload cluster that does not respond takes all its time, so half of the time is for the other parts.
+    // A workload cluster that does not respond uses up all the time that it gets. So it gets half of the time, and the other parts
+    // get the rest.
     let half = Instant::now() + remaining(end) / 2;
     let mut observed = Box::pin(read_one(&reader, name, Excluded::default(), half)).await?;
     let left = remaining(end);
@@ -108,7 +109,7 @@ fn documents(observed: &Snapshot, connection: &Connection) -> Vec<Part> {
     ]
 }
 
-/// The sources of `status` that could not be read. Its document has them too.
+/// The sources of `status` that could not be read. The document of `status` also lists them.
 fn sources(observed: &Snapshot) -> Vec<Unread> {
     let readings = [source(&observed.workload), source(&observed.etcd)];
     let failures = readings.into_iter().flatten().chain(observed.cluster.failure());
@@ -129,7 +130,7 @@ const fn source<T>(reading: &Reading<T>) -> Option<&Failure> {
     }
 }
 
-/// The plan without a change. There is none if an object is missing on which the steps depend, as in `plan`.
+/// The plan without a change. As in `plan`, there is no plan if an object on which the steps depend is missing.
 fn plan_part(observed: &Snapshot, connection: &Connection) -> Part {
     let is_of_secret = |failure: &&Failure| failure.object.starts_with(SECRET.kind);
     let failed = observed

@@ -44,8 +44,8 @@ use crate::{
     verdict::Verdict,
 };
 
-/// How much later than the Secrets the rollout begins. The creation time of a Machine has whole seconds, so that a Machine of the same
-/// second could be older than its Secret.
+/// How long the command waits after it changes the Secrets, before it starts the rollout. The creation time of a Machine has whole
+/// seconds. So without the wait, a Machine could seem older than its Secret.
 const BEFORE_ROLLOUT: Duration = Duration::from_secs(2);
 
 const NOT_DONE: &str = "CA not rotated";
@@ -55,8 +55,8 @@ const NOT_DONE: &str = "CA not rotated";
 #[command(
     after_help = "Each run does the next phase: it changes the Secret of each CA once, and replaces every Machine in one rollout. \
         Phase 1 trusts a new key beside the old one, phase 2 signs with the new key, and phase 3 trusts only the new key. Run the \
-        command again once the rollout is complete. The command refuses to begin a phase before every Machine has the phase \
-        before, and while something is unhealthy. If it is interrupted, run it again.
+        command again once the rollout is complete. The command refuses to begin a phase if a Machine does not have the \
+        previous phase yet, or if something is unhealthy. If the command is interrupted, run it again.
 
 Examples:
   kubectl kcp certificates rotate edge --ca etcd,front-proxy
@@ -68,7 +68,7 @@ pub struct RotateArguments {
     #[arg(value_parser = parse_control_plane)]
     pub name: ControlPlaneName,
 
-    /// What to rotate. Several share each rollout
+    /// What to rotate; one rollout for each phase serves all of them
     #[arg(
         long,
         value_name = "CA,...",
@@ -82,12 +82,12 @@ pub struct RotateArguments {
     #[arg(long)]
     pub again: bool,
 
-    /// Begin phase 3 of the etcd CA although nothing shows that the control plane controller has restarted since phase 2: you have
-    /// restarted it
+    /// Confirm that you have restarted the control plane controller since phase 2 of the etcd CA, and begin phase 3 although
+    /// nothing shows the restart
     #[arg(long)]
     pub controller_restarted: bool,
 
-    /// Begin phase 3 of the keys of service accounts: no token of the old key is in use
+    /// Confirm that no token of the old key is in use, and begin phase 3 of the keys of service accounts
     #[arg(long)]
     pub tokens_renewed: bool,
 
@@ -164,7 +164,7 @@ struct Rotation<'r> {
     engine: Engine<'r>,
 }
 
-/// What the command has read, and what follows from it.
+/// What the command has read, and the next step that it derives from the objects.
 struct Judged {
     snapshot: ChangeSnapshot,
     secrets: Vec<KeyPairSecret>,
@@ -194,7 +194,7 @@ impl Rotation<'_> {
         }
         Box::pin(snapshot.save(control_plane, engine.reader, terminal)).await?;
         if asks || snapshot.is_set() {
-            // Time has passed.
+            // The question and the snapshot take time, so the objects may have changed.
             judged = Box::pin(self.judge()).await?;
             match judged.next {
                 Ok((now, _)) if now == step => {}

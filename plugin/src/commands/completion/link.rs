@@ -43,8 +43,8 @@ pub(super) enum LinkError {
     },
 }
 
-/// Creates the link to the program beside it if that folder is on the PATH, otherwise in the first folder on the PATH that
-/// is writable. Changes nothing if kubectl already finds a link to the program.
+/// Creates the link in the folder of the program if that folder is on the PATH, otherwise in the first folder on the PATH that is
+/// writable. Changes nothing if kubectl already finds a link to the program.
 pub(super) fn install(program: &Path, folders: &[PathBuf]) -> Result<Installed, LinkError> {
     let name = program.file_name().and_then(completion_name);
     let Some(name) = name else {
@@ -56,7 +56,7 @@ pub(super) fn install(program: &Path, folders: &[PathBuf]) -> Result<Installed, 
         link,
         program: program.to_owned(),
     };
-    // kubectl runs the first one on the PATH.
+    // kubectl runs the first such file on the PATH.
     let found = folders.iter().map(|folder| folder.join(&name));
     if let Some(found) = found.into_iter().find(|link| link.exists()) {
         return if is_same_file(&found, program) {
@@ -77,7 +77,7 @@ pub(super) fn install(program: &Path, folders: &[PathBuf]) -> Result<Installed, 
         };
         match symlink(target, &link) {
             Ok(()) => return Ok(Installed::Created(link)),
-            // A link that leads nowhere.
+            // There is a link that leads nowhere, so the search above did not find it.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(foreign(link)),
             Err(error) if is_unwritable(&error) => {}
             Err(source) => return Err(LinkError::Io { link, source }),

@@ -1,4 +1,4 @@
-//! `kubectl kcp etcd check`: whether all members have the same data, and whether their disks are fast enough.
+//! `kubectl kcp etcd check`: checks whether all members have the same data, and whether their disks are fast enough.
 
 mod screen;
 
@@ -41,7 +41,8 @@ use crate::{
 /// The time limit of each call. A member reads its whole database for its hash.
 const CALL_LIMIT: Duration = Duration::from_secs(60);
 
-/// How often the members are asked for their hashes, until they have deleted their history up to the same revision.
+/// How many times at most the command asks the members for their hashes. It asks again if members have deleted their history up to
+/// different revisions.
 const ATTEMPTS: usize = 3;
 
 /// Why a member has no hash although it responds to every attempt.
@@ -56,9 +57,9 @@ const COMPACTED: &str =
         histograms. Like the other counts, they cover the time since the member started, or with --sample the time between two \
         readings.
 
-Exits with 1 if the data of a member differs, or if its data or metrics are unknown. etcd lets no learner compute a hash, so the \
-        data of a learner is always unknown. This is only a warning, as a slow disk is. With warnings alone, the exit code is 0. \
-        The command changes nothing.
+Exits with 1 if the data of a member differs, if the data of a voter is unknown, or if the metrics of a member are unknown. etcd \
+        lets no learner compute a hash, so the data of a learner is always unknown. This is only a warning, like a slow disk. With \
+        warnings alone, the exit code is 0. The command changes nothing.
 
 Examples:
   kubectl kcp etcd check edge
@@ -70,7 +71,7 @@ pub struct CheckArguments {
     #[arg(value_parser = parse_control_plane)]
     pub name: ControlPlaneName,
 
-    /// Read the metrics twice with this time between, such as 10s, and count only what happened in this time
+    /// Read the metrics twice, this far apart, such as 10s, and count only what happened between the two readings
     #[arg(long, value_name = "DURATION", value_parser = parse_timeout)]
     pub sample: Option<Duration>,
 
@@ -135,7 +136,8 @@ async fn read_and_check(
     check(observed, revision, &readings, members.reader.connection.now())
 }
 
-/// Reads the hash of each member, and its metrics of the time `sample`. Returns the revision up to which the members hashed.
+/// Reads the hash and the metrics of each member. If `sample` is given, the metrics cover only this time. Returns the revision up
+/// to which the members hashed.
 async fn read(
     members: &EtcdMembers<'_>,
     observed: &Snapshot,
@@ -211,7 +213,7 @@ async fn read_hashes(
     }
 }
 
-/// Reads the metrics of each member twice, with the time `sample` between.
+/// Reads the metrics of each member twice, with the time `sample` between the two readings.
 async fn sample_metrics(
     connections: &[&MemberConnection],
     sample: Option<Duration>,

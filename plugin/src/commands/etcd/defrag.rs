@@ -1,5 +1,5 @@
-//! `kubectl kcp etcd defrag`: rewrites the database of each member, one after the other. With `--compact` and `--disarm`, also
-//! does what comes before and after it.
+//! `kubectl kcp etcd defrag`: rewrites the database of each member, one after the other. `--compact` first deletes the old
+//! revisions, and `--disarm` afterwards disarms the alarm NOSPACE.
 
 use std::time::{Duration, Instant};
 
@@ -31,8 +31,8 @@ use crate::{
 
 const NOT_DONE: &str = "not defragmented";
 
-/// How often `--compact --disarm` defragments the members: again if a member was still compacting the first time, and so has
-/// kept its size.
+/// How many times at most `--compact --disarm` defragments the members. The second time follows if a member was still compacting
+/// the first time, so that its database kept its size.
 const ROUNDS: usize = 2;
 
 /// Return the unused space of each member's database to the file system.
@@ -156,7 +156,7 @@ async fn run_steps(
             Ok(alarms) => alarms,
             Err(refusal) => return maintenance.refuse(&observed, disarm::NOT_DONE, &refusal),
         };
-        // The steps before may take minutes, in which another member may raise the alarm.
+        // The previous steps may take minutes. In this time, another member may raise the alarm.
         match &alarms {
             Some(alarms) => goals.push(format!(
                 "{} and of each other member that has raised it by then",
@@ -197,7 +197,7 @@ async fn run_steps(
             return Ok(verdict);
         }
         if goals.is_empty() {
-            // The user was asked nothing, so an alarm that was raised since then stays.
+            // The user did not confirm that an alarm is disarmed, so an alarm that was raised in the meantime stays.
             return disarm::perform(maintenance, &observed, None).await;
         }
         observed = maintenance.observe().await?;

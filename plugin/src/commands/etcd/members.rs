@@ -238,17 +238,17 @@ impl Document for MemberListDocument<'_> {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct MemberDocument<'r> {
-    /// The id of the member, as etcdctl prints it; null if the member is in no list and did not respond.
+    /// The id of the member, as etcdctl prints it; null if no member lists it and it did not respond.
     id: Option<String>,
     /// The name of the member's node, or the endpoint of an external etcd; empty until the member has started.
     name: &'r str,
-    /// Null if the Machines could not be read. Absent if no Machine has the member.
+    /// The Machine of the member; null if the Machines could not be read. Absent if no Machine has the member.
     #[serde(skip_serializing_if = "Option::is_none")]
     machine: Option<&'r Counterpart>,
-    /// Null if the Nodes could not be read. Absent if no Node has the member's name.
+    /// The Node of the member; null if the Nodes could not be read. Absent if no Node has the member's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     node: Option<&'r Counterpart>,
-    /// Null if the role is unknown.
+    /// The role of the member; null if it is unknown.
     role: Option<MemberRole>,
     /// What the member reports; null if it did not respond.
     status: Option<MemberReport<'r>>,

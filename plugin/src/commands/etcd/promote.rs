@@ -36,7 +36,7 @@ const NOT_DONE: &str = "member not promoted";
 #[command(
     after_help = "A learner receives etcd's data, but does not vote. kubeadm adds the member of a new Machine as a learner, and promotes it \
         once it has caught up. This command promotes a learner that kubeadm has given up on: one that runs, follows the leader \
-        and has applied its writes, on a Machine that is not being deleted. etcd must have a quorum of healthy voting members.
+        and has applied the leader's writes, on a Machine that is not being deleted. etcd must have a quorum of healthy voting members.
 
 Examples:
   kubectl kcp etcd promote edge 8e9e05c52164694d

@@ -1,10 +1,10 @@
 //! `kubectl kcp etcd recover`: brings back an etcd that has lost its quorum for good, from the member that is left.
 //!
 //! - this file: writes the script for the host of that member
-//! - [`resume`]: after the script has run, what is left to do through the API
+//! - [`resume`]: does through the API what is left after the script has run
 //! - [`report`]: what the command prints
 //! - [`restore`]: `kubectl kcp etcd restore`, which writes the script for a host on which a snapshot is restored
-//! - [`drill`]: whether everything is there that a recovery would need
+//! - [`drill`]: checks whether everything that a recovery needs is there
 
 mod drill;
 mod report;
@@ -50,15 +50,15 @@ const SCRIPT: &str = include_str!("recover/recover.sh");
 /// The time limit for reading the control plane and its members once.
 const READ_LIMIT: Duration = Duration::from_secs(10);
 
-/// The port on which a member of kubeadm serves the others.
+/// The port on which etcd members that kubeadm runs serve each other.
 const PEER_PORT: u16 = 2380;
 
-/// The snapshot that a script restores, in a file of this machine.
+/// The snapshot that a script restores, in a file on this machine.
 #[derive(Debug)]
 struct SnapshotCopy {
     snapshot: RestorableSnapshot,
     file: PathBuf,
-    /// The SHA-256 hash with which it ends, in hexadecimal digits.
+    /// The SHA-256 hash with which the snapshot ends, in hexadecimal digits.
     hash: String,
 }
 
@@ -76,7 +76,7 @@ impl SnapshotCopy {
     after_help = "Use this command only if no majority of the members can ever run again; otherwise start the members. It has \
         two parts:
 
-1. The command prints a script for the host of the member that is left, and changes nothing. Run as `bash SCRIPT`, it only \
+1. The command prints a script for the host of the member that is left, and changes nothing. Run as `bash SCRIPT`, the script only \
         prints what the member has, and names the other members. If several hosts are left, compare them, and name the one with the \
         newest data with --survivor. Only if the hosts of all other members are off, and their data is lost or older, run the \
         script with --lost MEMBER,MEMBER: the script keeps a copy of etcd's data, and makes this member the only one.
@@ -85,8 +85,9 @@ impl SnapshotCopy {
 
 Each part can be interrupted at any time, and run again. --yes, --dry-run and --timeout apply only to --continue.
 
-With --drill, the command changes nothing, and exits with 0 only if the answer to every question is yes: run it each month. It reads \
-        the whole snapshot that was recorded last, to check its hash. It cannot know whether you can log in to the hosts.
+With --drill, the command only checks whether everything that a recovery needs is there, and exits with 0 only if it is. Run it \
+        each month. It reads the whole snapshot that was recorded last, to check its hash. It cannot know whether you can log in \
+        to the hosts.
 
 Examples:
   kubectl kcp etcd recover edge --drill
@@ -98,7 +99,8 @@ pub struct RecoverArguments {
     #[arg(value_parser = parse_control_plane)]
     pub name: ControlPlaneName,
 
-    /// Machine or Node of the host on which etcd continues; without it, the script only checks if several hosts may be left
+    /// Machine or Node of the host on which etcd continues; if several hosts may be left, the script only checks unless this flag
+    /// is set
     #[arg(long, value_name = "MACHINE", conflicts_with = "resume")]
     pub survivor: Option<String>,
 
@@ -208,7 +210,7 @@ fn write_script(
     fill(SCRIPT, &values)
 }
 
-/// The members on all hosts but the survivor, as etcd lists members: one JSON object a line.
+/// The members on all hosts except that of the survivor, as etcd lists members: one JSON object a line.
 fn other_members(remains: &Remains) -> String {
     let others = remains
         .hosts

@@ -84,7 +84,7 @@ pub(super) async fn remove_member(
     report(maintenance, observed, judged).await
 }
 
-/// Whether both are the same member, and its removal has the same effect.
+/// Whether both describe the same member, and its removal has the same effect in both.
 fn is_same(one: &RemovableMember, other: &RemovableMember) -> bool {
     (one.id, &one.left_machine) == (other.id, &other.left_machine)
 }

@@ -50,7 +50,7 @@ pub(super) enum MaintenanceResult {
         member: String,
         /// The id of the member, as etcdctl prints it.
         id: String,
-        /// The Machine that exists on without a member. Absent if there is none.
+        /// The Machine that is left without a member. Absent if there is none.
         #[serde(skip_serializing_if = "Option::is_none")]
         left_machine: Option<String>,
     },

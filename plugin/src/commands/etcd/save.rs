@@ -61,7 +61,7 @@ pub(crate) struct Saved {
 }
 
 impl SaveRequest<'_> {
-    /// Saves the snapshot, unless `interrupted` ends first. What was uploaded of a snapshot that is not complete is deleted.
+    /// Saves the snapshot, unless `interrupted` ends first. If the snapshot is not complete, deletes the parts that were uploaded.
     pub(crate) async fn save(
         &self,
         reader: &Reader<'_>,
@@ -73,7 +73,8 @@ impl SaveRequest<'_> {
             outcome = Box::pin(self.transfer(reader, terminal, &mut sink)) => outcome,
             () = interrupted => Ok(SaveOutcome::Interrupted),
         };
-        // No signal ends this: the server could give the object its name although this program says that it did not.
+        // No signal interrupts this step. Otherwise, the server could give the object its name although this program reports that
+        // the upload failed.
         if let Ok(SaveOutcome::Saved(_)) = &outcome
             && let Some(complete) = sink.take()
             && let Err(error) = complete.finish().await
@@ -92,7 +93,7 @@ impl SaveRequest<'_> {
         outcome
     }
 
-    /// Transfers the snapshot to `sink`, and checks it. The caller finishes it.
+    /// Transfers the snapshot to `sink`, and checks it. The caller calls `finish` on the sink.
     async fn transfer(
         &self,
         reader: &Reader<'_>,
@@ -101,7 +102,7 @@ impl SaveRequest<'_> {
     ) -> anyhow::Result<SaveOutcome> {
         let connection = reader.connection;
         let name = SnapshotName::new(&connection.namespace, self.name, connection.now());
-        // Before any data is sent, so that a folder that cannot be written is an error at once.
+        // Open the place before the member sends data, so that a folder that cannot be written is an error at once.
         let ready = ReadySink::open(self.place, &name).await?;
         let place = ready.place();
         let members = EtcdMembers {

@@ -25,7 +25,7 @@ const SERVE: &str = "etcd";
 /// How long etcdutl may take. It copies the snapshot, and hashes it.
 const RESTORE_LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// How long etcd may take to serve.
+/// How long etcd may take until it serves.
 const START_LIMIT: Duration = Duration::from_secs(5 * 60);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -33,7 +33,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// The socket on which etcd serves, in the scratch folder. etcd creates a socket with the name of the host and port of a unix URL.
 const SOCKET: &str = "clients:0";
 
-/// The time limits of a connection to the member. It reads its whole database for a hash.
+/// The time limits of a connection to the member. For a hash, the member reads its whole database.
 const TIMEOUTS: Timeouts = Timeouts {
     dial: Duration::from_secs(5),
     handshake: Duration::from_secs(5),
@@ -65,7 +65,7 @@ impl ScratchMember {
         let output = File::create(&log).context("cannot write the log of etcd")?;
         let mut etcd = Command::new(SERVE)
             .current_dir(folder.path())
-            // Variables such as ETCD_DATA_DIR are flags of etcd.
+            // etcd reads variables such as ETCD_DATA_DIR as flags.
             .env_clear()
             .env("PATH", env::var_os("PATH").unwrap_or_default())
             .args(["--name=default", "--data-dir=data", "--unsafe-no-fsync"])
@@ -122,8 +122,8 @@ impl ScratchMember {
         Ok(self.connection.count_keys(revision).await?)
     }
 
-    /// The keys and values at a revision. First deletes the history before `compacted`, because only then hashes are comparable
-    /// with a member that has deleted it.
+    /// The keys and values at a revision. First deletes the history before `compacted`, because only then the hash is comparable
+    /// with that of a member that has deleted this history.
     pub(super) async fn key_space(&self, revision: i64, compacted: Option<i64>) -> anyhow::Result<KeySpace> {
         if let Some(compacted) = compacted.filter(|compacted| *compacted <= revision) {
             match self.connection.compact(compacted).await {
@@ -178,7 +178,7 @@ async fn serving(socket: &Path) -> Option<Connection> {
 
 fn not_found(program: &str, error: std::io::Error) -> anyhow::Error {
     anyhow::Error::new(error).context(format!(
-        "cannot run {program}: reading a snapshot needs {SERVE} and {RESTORE} on PATH, of the version that the control plane runs"
+        "cannot run {program}: reading a snapshot needs {SERVE} and {RESTORE} on PATH, in the etcd version of the control plane"
     ))
 }
 

@@ -78,7 +78,7 @@ pub(super) struct Selected {
 }
 
 impl SelectionArguments {
-    /// Runs a command on each selected control plane, with a connection in its namespace. A signal ends it. For a list, a
+    /// Runs a command on each selected control plane, with a connection in its namespace. A signal ends the command. For a list, a
     /// control plane that fails does not affect the next ones.
     pub(super) async fn for_each(
         &self,

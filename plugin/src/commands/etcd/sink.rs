@@ -1,4 +1,4 @@
-//! Where a snapshot goes while it arrives: stdout, a file, or an object.
+//! Writes a snapshot to its place as it arrives: to stdout, to a file, or to an object.
 
 use std::{
     io::{self, BufWriter, Stdout, Write as _},
@@ -51,7 +51,7 @@ impl ReadySink {
                     object.clone()
                 };
                 let bucket = Bucket::open(&object)?;
-                // If the credentials may not ask, the end of the upload fails instead.
+                // If the credentials do not allow this request, a name that is taken is an error only at the end of the upload.
                 if bucket.has(&object.key).await? == Some(true) {
                     let place = object.to_string();
                     return Err(StorageError::Exists { place }.into());

@@ -40,8 +40,8 @@ s3://BUCKET/NAME is an object of S3, or of a server with the same API at AWS_END
         The credentials and the region are those of AWS's tools: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, \
         AWS_SESSION_TOKEN and AWS_REGION, or the role of the Pod or the machine. AWS_CA_BUNDLE names a file with CAs.
 
-In a folder, a snapshot gets a name with the namespace and the name of the control plane, and the time. --list and --keep know a \
-        snapshot by this name, and touch nothing else. --keep deletes only after the new snapshot is complete.
+In a folder, a snapshot gets a name with the namespace and the name of the control plane, and the time. --list and --keep recognize \
+        a snapshot by this name, and touch nothing else. --keep deletes only after the new snapshot is complete.
 
 Examples:
   kubectl kcp etcd snapshot edge --output-file edge.db
@@ -147,7 +147,7 @@ pub async fn run(arguments: &SnapshotArguments, session: &Session) -> anyhow::Re
 /// Saves the snapshot of each control plane.
 struct SnapshotRun<'r> {
     arguments: &'r SnapshotArguments,
-    /// The folder of several snapshots.
+    /// The folder; `None` if the command saves one snapshot, and deletes none.
     folder: Option<&'r SnapshotFolder>,
     /// The documents of several snapshots, which are printed as one list.
     collected: Option<&'r Collected>,
@@ -207,7 +207,7 @@ impl SnapshotRun<'_> {
         let (Some(folder), Some(kept)) = (self.folder, self.arguments.keep) else {
             return Ok(());
         };
-        // Those from before are of a control plane with the same name that was lost, and may be its last ones.
+        // Snapshots from before this time are of an earlier control plane with the same name. They may be its last ones.
         let created = saved.observed.control_plane.metadata.creation_timestamp.as_ref();
         let created = created.map(|created| created.0);
         let superseded = folder.superseded(&saved.name, created, kept).await?;

@@ -18,7 +18,7 @@ pub(super) async fn run(request: &FolderRequest<'_>, session: &Session) -> anyho
     let folder = SnapshotFolder::open(request.place)?;
     let mut stored = folder.list().await?;
     if let Some(name) = request.name {
-        // Of the control plane's own name, the connection is not used, except for its namespace.
+        // If the user gave the name of the control plane, only the namespace of the connection is used.
         let connection = session.connect_within(request.timeout).await?;
         let name = name.resolve(&connection, list_limit(request.timeout)).await?;
         stored.retain(|stored| stored.name.is_of(&connection.namespace, &name));

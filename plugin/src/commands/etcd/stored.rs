@@ -112,7 +112,7 @@ impl SnapshotFolder {
     /// The newest snapshot of a control plane.
     ///
     /// # Errors
-    /// The folder cannot be listed, or has none.
+    /// The folder cannot be listed, or has no snapshot of the control plane.
     pub(super) async fn newest(&self, namespace: &str, name: &str) -> anyhow::Result<StoredSnapshot> {
         let stored = self.list().await?.into_iter();
         let newest = stored.rev().find(|stored| stored.name.is_of(namespace, name));
@@ -131,7 +131,8 @@ impl SnapshotFolder {
         }
     }
 
-    /// The snapshots to delete, so that `kept` are left with the newest, of those since the control plane was created.
+    /// The snapshots to delete, so that `kept` snapshots are left, including `newest`. Leaves out snapshots from before the control
+    /// plane was created.
     pub(super) async fn superseded(
         &self,
         newest: &SnapshotName,
@@ -171,7 +172,7 @@ fn local(folder: &Path) -> std::io::Result<Vec<StoredSnapshot>> {
         let Some(Ok(name)) = name.to_str().map(str::parse) else {
             continue;
         };
-        // Not of the target of a link, which is not ours.
+        // `metadata` does not follow a link, so a link is left out: this program creates none.
         let metadata = entry.metadata()?;
         if metadata.is_file() {
             found.push(StoredSnapshot {

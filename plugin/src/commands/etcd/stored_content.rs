@@ -14,7 +14,7 @@ const PART_BYTES: usize = 1 << 20;
 /// What a file or an object contains.
 pub(super) struct StoredContent {
     pub(super) bytes: u64,
-    /// The SHA-256 hash of its database in hexadecimal digits, or why it is no whole snapshot.
+    /// The SHA-256 hash of the snapshot's database, in hexadecimal digits; or why this is not a whole snapshot.
     pub(super) hash: Result<String, String>,
 }
 
@@ -41,7 +41,7 @@ pub(super) async fn read_content(
                 };
                 received.add(bytes);
                 write(bytes).context(FAILED)?;
-                // A signal ends the command.
+                // Yield, so that a signal can end the command.
                 tokio::task::yield_now().await;
             }
         }

@@ -20,8 +20,8 @@ use crate::{arguments::parse_timeout, session::Session, verdict::Verdict};
 #[command(
     after_help = "The command reads the DaemonSet kcp-webhook-anchor, and prints what the anchor writes to each node: the manifest of \
         the static Pod, and the files that it needs. The certificate and its key are not printed. The files refer to a \
-        Secret, which must exist in the namespace of the control plane. Add the lists to those of your manifest; a patch \
-        would replace them.
+        Secret, which must exist in the namespace of the control plane. Append the items of each list to the list in your \
+        manifest; a patch would replace your list.
 
 Examples:
   kubectl kcp generate anchor

@@ -1,5 +1,5 @@
-//! `kubectl kcp generate api-proxy`: prints the fields with which a new Machine runs a proxy in front of all API servers, which its
-//! kubelet uses instead of a load balancer.
+//! `kubectl kcp generate api-proxy`: prints the fields with which a new Machine runs a proxy in front of all API servers. Its
+//! kubelet uses the proxy instead of a load balancer.
 
 use std::{
     collections::BTreeSet,
@@ -27,8 +27,8 @@ use crate::{
     after_help = "With these fields, the kubelet of each new Machine connects to HAProxy on its own node, and HAProxy connects \
         to an API server that is ready. With --api-server, name the load balancer: a rollout replaces the current API servers, \
         so a Machine that is created later would find none of them. Install manifests/api-proxy in the workload cluster: it \
-        replaces the load balancer in HAProxy's list with the API servers. Add the lists to those of your manifest; a patch \
-        would replace them.
+        replaces the load balancer in HAProxy's list with the API servers. Append the items of each list to the list in your \
+        manifest; a patch would replace your list.
 
 Examples:
   kubectl kcp generate api-proxy --api-server 10.0.0.10:6443
@@ -131,7 +131,7 @@ fn files(servers: &BTreeSet<SocketAddr>, arguments: &ApiProxyArguments) -> Strin
     format!("# Add these fields to the {kind}; append their list items to its lists.\n") + &text(&fields)
 }
 
-/// Only a control plane initializes a cluster.
+/// Removes the fields for `kubeadm init`. Only a control plane initializes a cluster.
 fn without_init(mut config: Value) -> Value {
     if let Some(fields) = config.as_object_mut() {
         fields.remove("initConfiguration");

@@ -100,8 +100,8 @@ const GENERATE_HELP: &str = "The steps of a migration:
 The command changes nothing. Apply its output with kubectl: the Role and the RoleBinding in the workload cluster with \
 `kubectl apply -f -`, and the JSON patch in the management cluster with `kubectl patch --type=json`. Each part starts \
 with the command that applies it. The patch contains the uid and the resourceVersion of the control plane, so the API \
-server rejects it if the control plane has changed since the command judged it. A patch from a \
-manifest without these two fields does not notice such a change.
+server rejects it if the control plane has changed since the command judged it. If you pass a \
+manifest without these two fields, the API server applies the patch even after such a change.
 
 Exit code 1 means that the step would harm the cluster, or that it is unknown whether it would; then the command prints \
 the reasons on stderr, and nothing else. It makes the same checks as `leader-migration check`, and asks the controller \
@@ -180,7 +180,7 @@ pub enum StepName {
     Rollback,
 }
 
-/// A part of what takes a step.
+/// A part of the output of `generate`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Part {
     /// The JSON patch of the control plane

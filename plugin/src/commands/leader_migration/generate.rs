@@ -250,7 +250,8 @@ fn patch(
     Ok(text + &yaml(&generated.patch)?)
 }
 
-/// What passes one part to kubectl if the output has both; `…` stands for the command itself.
+/// The beginning of the command line that passes one part to kubectl, if the output has both parts. `…` stands for this command
+/// itself.
 fn pipe(arguments: &GenerateArguments, part: &str) -> String {
     let has_both = arguments.part.is_none() && matches!(arguments.step, StepName::Start | StepName::Upgrade);
     if has_both {

@@ -1,4 +1,4 @@
-//! `leader-migration status`: which controller manager runs each controller now, under which lock.
+//! `leader-migration status`: shows which controller manager runs each controller now, and under which lock.
 //!
 //! - [`document`], [`screen`]: the JSON and the text; [`changes`]: the lines of `--watch`
 

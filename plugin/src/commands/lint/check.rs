@@ -164,7 +164,7 @@ impl Linter<'_> {
         Ok(faults)
     }
 
-    /// Sets the webhook's defaults before the rules run, as an API server does, and reports the values that they correct.
+    /// Sets the webhook's defaults before the rules run, as an API server does, and reports the values that the defaults correct.
     fn check_typed<'t, T: HasRules + SetDefaults + Deserialize<'t>>(
         &self,
         text: &'t str,

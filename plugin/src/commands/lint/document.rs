@@ -17,8 +17,8 @@ const MAX_DEPTH: usize = 64;
 /// The maximum number of values that the aliases of one file may repeat in total.
 const MAX_REPEATED: usize = 100_000;
 
-/// The longest line, in bytes, in which the text of a scalar is looked up. A longer one is JSON on one line, which YAML reads as it is
-/// written.
+/// The longest line, in bytes, in which the text of a scalar is looked up. A longer line is JSON on one line, in which YAML reads
+/// each scalar as it is written.
 const MAX_LINE: usize = 1_000;
 
 /// What YAML 1.1 reads as null or a boolean, in lower case.
@@ -98,7 +98,7 @@ fn read(
     serde_saphyr::read_with_options(&mut text, options(duplicate_keys, max_repeated)).collect()
 }
 
-/// The parts of a stream, each of which begins with a line that begins a document. Such a line is the same everywhere in YAML,
+/// The parts of a stream. Each part begins with a line that begins a document. In YAML, such a line begins a document everywhere,
 /// even in a block of text.
 fn parts(text: &[u8]) -> Vec<&[u8]> {
     let mut parts = Vec::new();
@@ -191,7 +191,8 @@ fn after_name<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     )
 }
 
-/// What kubectl makes of a scalar with this text, and the text if it is a number or a boolean. The parser also takes `yEs` for true.
+/// What kubectl makes of a scalar with this text, and the text if it is a number or a boolean. Unlike kubectl, the parser also
+/// takes `yEs` for true.
 fn resolve(value: Value, text: Option<&str>) -> (Value, Option<&str>) {
     let text = text.filter(|text| match value {
         Value::Bool(_) | Value::Null => WORDS.iter().any(|word| text.eq_ignore_ascii_case(word)),

@@ -96,7 +96,7 @@ impl UnreadFile {
     }
 }
 
-/// Problems that `lint` itself finds, in objects that the admission rules cannot check.
+/// Problems that `lint` itself finds, and not an admission rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LintRule {
     /// The object has no `kind`.
@@ -174,7 +174,7 @@ impl LintRule {
             Self::KeyDuplicate => "a field must occur only once in an object",
             Self::Unrendered => "lint must get whole objects: no patches and no templates",
             Self::FieldInvalid => "a field must have a value that the schema of the kind allows",
-            Self::FieldMoved => "a field must be one of the object's own `apiVersion`",
+            Self::FieldMoved => "a field must exist in the `apiVersion` of the object",
             Self::FieldUnknown => "a field must be one that the kind has",
         }
     }
@@ -195,7 +195,7 @@ impl LintRule {
             Self::OverrideIgnored => "The webhook ignores the override and applies the rule.",
             Self::FieldInvalid => "An API server rejects the object.",
             Self::FieldMoved => {
-                "An API server drops a field that the version does not have, and rejects one with another type there."
+                "An API server drops a field that the version does not have, and rejects a field that has another type there."
             }
             Self::FieldUnknown => "An API server drops the field, so the field has no effect.",
             Self::HealthCheckIdle => {
@@ -271,7 +271,7 @@ impl Fault {
         }
     }
 
-    /// Shows the value that the webhook hides, because it is in the user's own file.
+    /// Shows the value that the webhook would hide. This is safe, because the value is in the user's own file.
     pub(super) fn show(&mut self, value: &Value) {
         if let Some(finding) = &mut self.admission
             && finding.fault.value.as_deref() == Some(HIDDEN)
@@ -282,7 +282,7 @@ impl Fault {
     }
 }
 
-/// A value of the user's own file in a message; of one that may be secret, only its type.
+/// A value of the user's own file, as messages show it. If the value may be secret, only its type.
 pub(super) fn shown(path: &str, value: &Value) -> String {
     match value {
         Value::String(_) if is_secret(path) => HIDDEN.to_owned(),

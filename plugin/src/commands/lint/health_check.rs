@@ -12,7 +12,7 @@ use crate::commands::lint::{
     subject::{LintRole, Subject},
 };
 
-/// The fields that limit the remediation in both API versions, the one that wins first.
+/// The fields of both API versions that limit the remediation. If several are set, the first one in this list wins.
 const LIMITS: [&str; 4] = [
     "spec.remediation.triggerIf.unhealthyInRange",
     "spec.unhealthyRange",
@@ -23,10 +23,10 @@ const LIMITS: [&str; 4] = [
 /// What the files say about the Machines of one control plane.
 #[derive(Clone, Debug)]
 struct DeclaredMachines {
-    /// `None` if neither the control plane nor a Cluster in the files says to which Cluster the control plane belongs.
+    /// The Cluster of the control plane. `None` if no file says which Cluster it is.
     cluster: Option<String>,
     replicas: u64,
-    /// The labels that Cluster API sets on each of its Machines, apart from the name of the Cluster.
+    /// The labels that Cluster API sets on each Machine of the control plane, apart from the name of the Cluster.
     labels: BTreeMap<String, String>,
 }
 
@@ -60,7 +60,8 @@ impl ControlPlanes {
         found
     }
 
-    /// The control plane of a Cluster. If no file says whose it is, the only control plane of the namespace counts.
+    /// The control plane of a Cluster. If the files do not name the Cluster of a control plane, the only control plane of the
+    /// namespace counts.
     fn of_cluster(&self, namespace: &str, cluster: &str) -> Option<&DeclaredMachines> {
         let declared = self.0.get(namespace)?;
         let own = declared
@@ -82,7 +83,8 @@ impl ControlPlanes {
         if !selects(&check, &machines.machine(&check)) {
             return None;
         }
-        // Without the labels of a control plane, the Machine is a worker.
+        // Without the labels of a control plane, the Machine is a worker. If the check also selects workers, it is unknown how many
+        // Machines it selects.
         let worker = DeclaredMachines {
             labels: BTreeMap::new(),
             ..machines.clone()
@@ -98,7 +100,7 @@ impl ControlPlanes {
 }
 
 impl DeclaredMachines {
-    /// `None` if the object is no control plane, or cannot be decoded.
+    /// The Machines that a control plane declares. `None` if the object is no control plane, or cannot be decoded.
     fn new(object: &Object) -> Option<Self> {
         if object.role != LintRole::Subject(Subject::ControlPlane) {
             return None;

@@ -125,7 +125,8 @@ impl Input {
         objects
     }
 
-    /// Adds a document with a syntax error: as an object, if it need not be checked, or as an error of the file.
+    /// Adds a document with a syntax error. A template, or a document that lint need not check, becomes an object. Anything else
+    /// becomes an error of the file.
     fn add_faulty(&mut self, file: &str, mut error: SyntaxError, objects: &mut Vec<Object>) {
         let tolerated = error.tolerated.take();
         let mut tolerated =

@@ -134,7 +134,7 @@ impl WorkerVersions {
         templates.collect()
     }
 
-    /// The versions for which an object is used; one unknown version if no file says.
+    /// The versions for which an object is used; a single `None` if no file shows a version.
     fn of(&self, subject: Subject, namespace: &str, object: &Value) -> Vec<Option<&str>> {
         let name = object.pointer("/metadata/name").and_then(Value::as_str);
         let reference = (

@@ -102,7 +102,7 @@ struct RuleResult {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Location {
-    /// Absent for stdin and for an object in a cluster.
+    /// The place in a file. Absent for stdin and for an object in a cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     physical_location: Option<PhysicalLocation>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -122,7 +122,7 @@ struct PhysicalLocation {
 struct ArtifactLocation {
     /// A URI reference.
     uri: String,
-    /// Absent if the URI is absolute.
+    /// The folder to which the URI is relative. Absent if the URI is absolute.
     #[serde(skip_serializing_if = "Option::is_none")]
     uri_base_id: Option<&'static str>,
 }
@@ -130,7 +130,7 @@ struct ArtifactLocation {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Region {
-    /// Counted from 1.
+    /// The line number, counted from 1.
     start_line: u64,
 }
 

@@ -45,7 +45,7 @@ pub(super) fn check(
 ) -> bool {
     let kind = located.text("kind").unwrap_or_default();
     let api_version = located.text("apiVersion").unwrap_or_default();
-    // The fields of such an object may be those of any version.
+    // An object with a wrong `apiVersion` may have the fields of any version.
     let has_wrong_version = faults
         .iter()
         .any(|fault| [LintRule::KindMissing.id(), LintRule::VersionUnserved.id()].contains(&fault.rule));
@@ -96,7 +96,7 @@ pub(super) fn check(
     }
 }
 
-/// Says what the schema says about a value that cannot be decoded, because this names the value and how to write it.
+/// Replaces the message about a value that cannot be decoded by that of the schema, which names the value and says how to write it.
 fn explain_undecodable(found: &[Violation<'_>], faults: &mut [Fault]) {
     for fault in faults {
         let is_same = |violation: &&Violation<'_>| is_same_field(&violation.path, &fault.field);
@@ -115,7 +115,7 @@ fn is_same_field(path: &str, other: &str) -> bool {
     plain(path) == plain(other)
 }
 
-/// Whether a release of Cluster API that is planned no longer serves the `apiVersion` of the object.
+/// Whether a planned release of Cluster API no longer serves the `apiVersion` of the object.
 pub(super) fn has_deprecated_version(located: &LocatedValue) -> bool {
     let kind = located.text("kind").unwrap_or_default();
     let given = located.text("apiVersion").unwrap_or_default();
@@ -149,7 +149,7 @@ pub(super) fn unserved(kind: &str, given: &str, served: &[&str]) -> Option<Fault
     let is_meant = kind.starts_with("Kubeadm")
         || of_given == of_served
         || (of_cluster_api(&of_given) && of_cluster_api(&of_served))
-        // Only Kubernetes has kinds without a group, but other tools have a Cluster in files that no API server gets.
+        // Only Kubernetes has kinds without a group. But other tools use the kind Cluster in files that no API server gets.
         || (of_given.is_empty() && kind != "Cluster");
     if served.contains(&given) || !is_meant {
         return None;
@@ -203,7 +203,7 @@ fn add(kind: &str, versions: &Versions, found: &[Violation<'_>], faults: &mut Ve
         message,
     } in moved
     {
-        // A value of another type at the same path, which the API server does not drop.
+        // The path is the same, so the value has another type. The API server rejects the value instead of dropping it.
         let is_rejected = target.as_ref() == Some(&path);
         let mut fault = Fault::from_lint(LintRule::FieldMoved, path, &message);
         // The field at the new path is only missing because the value is at the old path.
@@ -234,7 +234,7 @@ fn is_tolerated(violation: &Violation<'_>, old: &Violation<'_>) -> bool {
         && violation.value.to_json() == old.value.to_json()
 }
 
-/// The fields of another version that are in the place of this violation.
+/// The fields of another version that explain this violation.
 fn moved_of(versions: &Versions, violation: &Violation<'_>) -> Vec<Moved> {
     match violation.problem {
         ViolationKind::Unknown { .. } => versions.moved(&violation.path, violation.value),
@@ -246,7 +246,7 @@ fn moved_of(versions: &Versions, violation: &Violation<'_>) -> Vec<Moved> {
     }
 }
 
-/// Whether a denial names the same field, or a field inside one that is missing or occurs twice.
+/// Whether a denial names the same field. If the field is missing or occurs twice, a denial of a field inside it counts too.
 fn is_known(violation: &Violation<'_>, faults: &[Fault]) -> bool {
     let is_same = |fault: &Fault| match violation.problem {
         ViolationKind::Missing | ViolationKind::Duplicate(_) => is_within(&fault.field, &violation.path),

@@ -154,7 +154,7 @@ impl Subject {
             served.push(&current);
         }
         let mut fault = schema::unserved(self.kind(), given, &served)?;
-        // The kinds of Hive have this version in the documents that propose them.
+        // Hive's design documents write its kinds in this version.
         if given == "v1" {
             fault.action = Action::Warn;
         }

@@ -30,7 +30,8 @@ const CHART: [&str; 9] = [
     "{{ end ",
 ];
 
-/// What actions of Go templates and Jinja begin with. Elsewhere, they may belong to cloud-init or to the names of Machines.
+/// What actions of Go templates and Jinja begin with. Text in double braces that begins otherwise may belong to cloud-init, or to
+/// the naming templates of Machines.
 const ACTIONS: [&str; 4] = ["{{ .", "{{.", "{{ $", "{%"];
 
 /// The operators before a default. The library treats all of them alike: the default replaces an empty or missing value.
@@ -121,7 +122,7 @@ impl<'t> Filler<'t> {
 
     fn expression(&mut self, depth: usize) -> Option<String> {
         self.take(2);
-        // The spaces that clusterctl accepts for old templates.
+        // clusterctl accepts spaces here, for old templates.
         self.rest = self.rest.trim_start();
         let is_name = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
         let end = self.rest.find(|c| !is_name(c)).filter(|end| *end > 0)?;

@@ -589,7 +589,7 @@ fn moved_control_plane() -> LintReport {
 fn every_format_says_why_a_denial_became_a_warning() {
     let moved = moved_control_plane();
     schema::conforms(&moved);
-    let reason = "the object is a copy, as clusterctl move or Hive makes one; the webhook denies the object if its Cluster \
+    let reason = "the object is a copy that clusterctl move or Hive makes; the webhook denies the object if its Cluster \
         does not exist or is not paused";
     let json: Value = serde_json::from_str(&printer::json(&Versioned(&moved)).unwrap()).unwrap();
     assert_eq!(json["findings"][0]["downgradeReason"], reason);

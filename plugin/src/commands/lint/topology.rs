@@ -1,4 +1,5 @@
-//! Checks the topology of a Cluster as the change of its control plane, or with the template of its class, if the files have them.
+//! Checks the topology of a Cluster as a change of its control plane, or else with the control plane template of its `ClusterClass`,
+//! if the files contain one of them.
 
 use std::collections::HashMap;
 
@@ -13,7 +14,7 @@ use crate::commands::lint::{
     subject::{LintRole, Subject},
 };
 
-/// What the files, or a cluster, have of the control planes of Clusters, by namespace and name.
+/// The `ClusterClasses`, the templates and the control planes in the files or in a cluster, by namespace and name.
 #[derive(Debug, Default)]
 pub(super) struct Topologies {
     classes: HashMap<Key, ClusterClass>,
@@ -29,8 +30,8 @@ fn key(namespace: &str, name: &str) -> Key {
 }
 
 impl Topologies {
-    /// Collects the objects of the new and of the old files. The control plane that the Cluster has is the old one; its class is
-    /// the new one.
+    /// Collects the objects of the new and the old files. If both have the same object, the control plane of the old files counts,
+    /// but the class and the template of the new files.
     pub(super) fn new<'o>(
         objects: impl IntoIterator<Item = &'o Object>,
         old: impl IntoIterator<Item = &'o Object>,

@@ -1,5 +1,5 @@
-//! Recognizes patches and templates, which are no whole objects, and files of other programs. The rules would report what the rendered
-//! object does not lack.
+//! Recognizes patches and templates, which are no whole objects, and files of other programs. The rules would report fields as
+//! missing that the rendered object has.
 
 use std::path::Path;
 
@@ -21,7 +21,8 @@ const KUSTOMIZE_GROUP: &str = "kustomize.config.k8s.io/";
 /// The fields that an object without a kind may have.
 const OBJECT_FIELDS: [&str; 3] = ["kind", "metadata", "spec"];
 
-/// Fields with text that programs on a Machine or Cluster API itself read, so that a placeholder may belong to them.
+/// Fields whose text is for programs on a Machine, or for Cluster API itself. A placeholder in such a field may belong to that
+/// program.
 const OTHER_LANGUAGES: [&str; 6] = [
     "kubeadmConfigSpec",
     "machineNaming",
@@ -31,7 +32,7 @@ const OTHER_LANGUAGES: [&str; 6] = [
     "variables",
 ];
 
-/// What a document is that no API server gets.
+/// The kind of a document that no API server gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Foreign {
     Kustomization,
@@ -50,7 +51,7 @@ pub(super) fn foreign(file: &str, document: &LocatedValue) -> Option<Foreign> {
     }
     let is_foreign = match &document.node {
         YamlNode::Object(_) => {
-            // The description of a Helm chart has an apiVersion.
+            // Chart.yaml, the description of a Helm chart, has an apiVersion and a version.
             !OBJECT_FIELDS.iter().any(has) && (api_version.is_none() || has(&"version"))
         }
         YamlNode::List(items) => !items.iter().any(|item| item.get("kind").is_some()),
@@ -131,7 +132,7 @@ fn placeholder(value: &LocatedValue, path: String) -> Option<(String, &str)> {
     }
 }
 
-/// What a control plane lacks that each whole one has; `None` if it is whole, or not even a patch because it has no kind.
+/// The fields that a control plane lacks, if it is a patch. `None` if it is a whole object, or if the document has no kind.
 fn missing_in_patch(object: &LocatedValue) -> Option<&'static str> {
     object.text("kind")?;
     let spec = object.get("spec");
@@ -139,7 +140,7 @@ fn missing_in_patch(object: &LocatedValue) -> Option<&'static str> {
         return None;
     }
     let has = |path: &str| spec.is_some_and(|spec| spec.value_at(path).is_some_and(|value| !value.is_null()));
-    // A patch may change the name in a reference.
+    // A patch may change only the name in a reference, so the kind shows whether the reference is complete.
     let has_reference = has("machineTemplate.infrastructureRef.kind")
         || has("machineTemplate.spec.infrastructureRef.kind")
         || has("infrastructureTemplate");

@@ -2,7 +2,7 @@
 //!
 //! - [`arguments`]: the arguments; only text that is safe in a script is accepted
 //! - [`script`]: the script, with its values in quotes, and its wrappers for cloud-init and Ignition
-//! - [`control_plane`]: what a host finds that joins the control plane
+//! - [`control_plane`]: reads the control plane that a host joins, and refuses the join if etcd is not ready for it
 //! - [`report`]: what the command prints
 
 mod arguments;
@@ -233,7 +233,7 @@ async fn read_version(connection: &Connection) -> Result<String, Error> {
     Ok(version.git_version)
 }
 
-/// When a token that is created now expires.
+/// When a token expires that the command creates at `now`.
 fn expiry(now: Timestamp, arguments: &JoinScriptArguments) -> anyhow::Result<Timestamp> {
     let ttl = SignedDuration::try_from(arguments.ttl)?;
     Ok(now.checked_add(ttl)?.round(Unit::Second)?)

@@ -130,7 +130,7 @@ fn show(removed: &Confirmed, terminal: &Terminal) {
     }
 }
 
-/// Writes the labels of one Node, unless the change is refused by now.
+/// Writes the labels of one Node, unless the command now refuses the change.
 async fn write_labels(
     connection: &Connection,
     arguments: &WriteArguments,

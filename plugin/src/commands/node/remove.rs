@@ -181,7 +181,7 @@ impl RemoveCommand<'_> {
                 },
                 None => false,
             };
-            // The API server on a host without an etcd member ends, and it may have been the one that served this command.
+            // Without its etcd member, the API server on the host ends. It may be the one to which this command is connected.
             let deleted = if removed_member {
                 retry_after_lost_server(|| self.delete(&node.name)).await?
             } else {

@@ -1,5 +1,5 @@
-# `kubeadm reset` without its two ways to delete data that is not kubeadm's. What it does is in the sources of kubeadm 1.36,
-# cmd/kubeadm/app/cmd/phases/reset:
+# `kubeadm reset`, without the two ways in which it deletes data that is not kubeadm's. The sources of kubeadm 1.36 show these ways,
+# in cmd/kubeadm/app/cmd/phases/reset:
 #
 # - The phase remove-etcd-member empties /var/lib/etcd if there is no manifest of etcd, and so deletes the data of an etcd that runs
 #   as a service (kubernetes/kubeadm#3225).
@@ -8,7 +8,7 @@
 readonly ETCD_DATA=/var/lib/etcd ETCD_MANIFEST=/etc/kubernetes/manifests/etcd.yaml KUBELET_DATA=/var/lib/kubelet
 readonly UNMOUNT_LIMIT_SECONDS=60
 
-# Whether a folder is missing, or has no entries. lost+found is at the top of a file system.
+# Whether a folder is missing, or has no entries. Ignores lost+found, which is at the top of a file system.
 is_empty() {
   local entries
   [ -e "$1" ] || return 0
@@ -38,7 +38,7 @@ find_mounts() {
     for line in "${lines[@]}"; do
       line=${line#* }
       path=${line%% *}
-      # Blanks and backslashes are octal escapes there, see proc_pid_mounts(5).
+      # In /proc/self/mounts, blanks and backslashes are octal escapes, see proc_pid_mounts(5).
       # shellcheck disable=SC2059
       printf -v path "${path//%/%%}"
       case $path in "$real"/*) mounts+=("$path") ;; esac
@@ -66,7 +66,7 @@ reset_host() {
   shift
   folder=$(data_of_manifest)
   skipped=$(skipped_phase)
-  # A kubelet that runs mounts volumes again.
+  # A running kubelet would mount volumes again.
   systemctl stop kubelet >&2 || true
   if systemctl is-active --quiet kubelet; then
     printf 'error: the kubelet does not stop: systemctl status kubelet\n' >&2

@@ -99,7 +99,7 @@ impl ManifestFile {
     /// The namespace and the name of the only control plane in the file. `None` if the file contains a ClusterPool instead.
     ///
     /// # Errors
-    /// The file does not contain exactly one control plane, and no pool.
+    /// The file contains no pool, and either no control plane or several.
     pub(super) fn control_plane(&self) -> Result<Option<(&str, &str)>, ManifestError> {
         let own: Vec<&Value> = self.of_kind(&KUBEADM_CONTROL_PLANE).collect();
         match (own.as_slice(), self.of_kind(&CLUSTER_POOL).next()) {

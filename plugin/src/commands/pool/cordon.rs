@@ -79,7 +79,7 @@ pub(crate) async fn run(
             "to remove the annotation anyway, add --hive=no while Hive creates no cluster".to_owned()
         };
         terminal.note(&format!(
-            "{}: Hive manages, or may manage, pool {} ({evidence}); it ignores a cordon, and waits for five minutes if \
+            "{}: Hive manages, or may manage, pool {} ({evidence}); Hive ignores a cordon, and waits for five minutes if \
              another program changes a customization at the wrong moment; {instead}",
             Reason::Blocked.as_str(),
             pool.name()

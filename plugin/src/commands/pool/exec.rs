@@ -168,7 +168,7 @@ async fn run_with_lease(arguments: &ExecArguments, session: &Session) -> anyhow:
     let request = LeaseRequest {
         holder,
         ttl: Some(Ttl::For(arguments.ttl)),
-        // Without a cluster, the lease ends without a grace period, even if the command creates a cluster.
+        // The request names no cluster, so the lease ends without a grace period, even if the command creates a cluster.
         cluster: None,
         install_config: install_config.as_ref(),
         // No other process can hold a lease with a generated name.

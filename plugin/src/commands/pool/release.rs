@@ -128,7 +128,7 @@ fn parse_target(text: &str) -> Result<ReleaseTarget, String> {
     }
 }
 
-/// Whether this is a name of the kind ClusterDeploymentCustomization, whose short name is `cdc`.
+/// Whether `kind` is a name of the kind ClusterDeploymentCustomization, whose short name is `cdc`.
 fn is_customization(kind: &str) -> bool {
     let kind = kind.to_ascii_lowercase();
     let plain = kind.strip_suffix(".hive.openshift.io").unwrap_or(&kind);

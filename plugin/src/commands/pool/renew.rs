@@ -132,7 +132,7 @@ pub(crate) async fn run(arguments: RenewArguments, session: &Session) -> anyhow:
     ))
 }
 
-/// Extends the holder's claim; `None` if the holder has no claim, or if its id is another one.
+/// Extends the holder's claim; `None` if the holder has no claim, or if the claim has another id.
 async fn renew_claim(
     store: &Store<'_>,
     lease: LeaseName<'_>,
@@ -192,10 +192,10 @@ struct RenewedDocument {
 #[serde(rename_all = "camelCase")]
 struct RenewedClaimDocument {
     name: String,
-    /// Absent if another program created the claim.
+    /// The id of the claim; absent if another program created the claim.
     #[serde(skip_serializing_if = "Option::is_none")]
     lease_id: Option<String>,
-    /// When Hive deletes the claim and its cluster. While the claim waits for a cluster, it ends later.
+    /// When Hive deletes the claim and its cluster. If the claim still waits for a cluster, Hive deletes it later than this.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(with = "Option<String>", extend("format" = "date-time")))]
     ends: Option<Timestamp>,

@@ -90,7 +90,6 @@ impl RepairArguments {
     }
 }
 
-/// Parses the value of `--force`: `NAME`, or `cdc/NAME` as the output has it.
 /// Runs `pool repair`.
 pub(crate) async fn run(arguments: RepairArguments, session: &Session) -> anyhow::Result<Verdict> {
     let connection = session.connect().await?;

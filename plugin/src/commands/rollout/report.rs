@@ -22,7 +22,7 @@ pub struct RolloutReport {
     pub waiting_for: Vec<String>,
     /// What has blocked the rollout for too long.
     pub obstacles: Vec<StuckProblem>,
-    /// What the controller reports about the rollout, or why the rollout has stopped. Once it is complete: the Nodes that are
+    /// What the controller reports about the rollout, or why the rollout has stopped. For a complete rollout, the Nodes that are
     /// left from replaced Machines.
     pub remarks: Vec<String>,
     /// How long earlier Machines took to join. `None` if the rollout is not in progress, or if no Machine's time is

@@ -1,4 +1,4 @@
-//! `kubectl kcp rollout undo`: shows how the spec becomes the one that earlier Machines have, and writes it back.
+//! `kubectl kcp rollout undo`: shows how the spec differs from the one that earlier Machines have, and writes that spec back.
 
 use kcp_client::{ReadLimit, reader::Reader, reads::change::LIMIT};
 use kcp_control_plane::{
@@ -71,7 +71,7 @@ pub(super) async fn run(arguments: &UndoArguments, session: &Session) -> anyhow:
     Box::pin(wait.run(&reader, &session.terminal)).await
 }
 
-/// The decision, with the changed fields before the other consequences. The report of a dry run has them too.
+/// The decision, with the changed fields before the other consequences. The report of a dry run also shows these fields.
 fn decide_with_diff(
     snapshot: &ChangeSnapshot,
     arguments: &UndoArguments,

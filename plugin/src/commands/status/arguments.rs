@@ -52,7 +52,7 @@ pub struct StatusArguments {
     #[arg(long)]
     pub no_workload: bool,
 
-    /// Query the workload cluster and etcd of each control plane, even of more than 32 control planes
+    /// Query the workload cluster and etcd of each control plane, even if there are more than 32 control planes
     #[arg(long, conflicts_with_all = ["name", "no_workload"])]
     pub deep: bool,
 

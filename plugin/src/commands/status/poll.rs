@@ -195,7 +195,7 @@ pub(in crate::commands) async fn read_one(
     reads::observe(reader, namespace, &name, excluded, end).await
 }
 
-/// For one control plane of a list: reads its workload cluster and its etcd.
+/// Reads the workload cluster and the etcd of one control plane of a list.
 async fn read_all_sources(
     reader: &Reader<'_>,
     listed: &Snapshot,

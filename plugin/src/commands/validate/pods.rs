@@ -121,7 +121,8 @@ impl Run<'_> {
         }
     }
 
-    /// Deletes all Pods of the run, also those whose creation had no response. The error says which Pods are left.
+    /// Deletes all Pods of the run, including those for which the API server did not respond to the creation. The error says which
+    /// Pods are left.
     pub(super) async fn clean_up(&self) -> Result<(), String> {
         let end = Instant::now() + CLEANUP_LIMIT;
         let mut was_empty = false;

@@ -9,11 +9,11 @@ pub(super) struct Component {
     #[serde(rename = "name")]
     pub(super) program: Program,
     pub(super) state: ComponentState,
-    /// As the program writes it; absent if it is unknown.
+    /// The version, as the program writes it; absent if it is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) version: Option<String>,
-    /// The versions of the program's API that the API server serves, the preferred version first. Of `lease-records`, the
-    /// versions of the records in the namespace.
+    /// The versions of the program's API that the API server serves, the preferred version first. For `lease-records`, the versions
+    /// of the records in the namespace.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) api_versions: Vec<String>,
     /// Where the version was found, or why it could not be read.

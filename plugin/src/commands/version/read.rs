@@ -65,7 +65,7 @@ const INSTALLED: [Installed; 5] = [
     },
 ];
 
-/// Everything but the plugin.
+/// Reads the versions of all programs except the plugin.
 pub(super) async fn read(session: &Session) -> Vec<Component> {
     match session.connect().await {
         Ok(connection) => read_connected(&connection).await,
@@ -73,7 +73,7 @@ pub(super) async fn read(session: &Session) -> Vec<Component> {
     }
 }
 
-/// Everything but the plugin, from this cluster.
+/// Reads the versions of all programs except the plugin, from this cluster.
 pub(super) async fn read_connected(connection: &Connection) -> Vec<Component> {
     let api_server = match api_server_version(connection).await {
         Ok(version) => Component {
@@ -146,7 +146,7 @@ impl Installed {
     }
 }
 
-/// Where the version of a Deployment is from.
+/// Where the version of a Deployment comes from.
 fn source(found: &Deployed) -> String {
     let Deployed {
         namespace,
@@ -161,7 +161,7 @@ fn source(found: &Deployed) -> String {
     }
 }
 
-/// The versions of the lease records in the namespace. `None` without Hive's kinds.
+/// The versions of the lease records in the namespace. `None` if the cluster does not serve Hive's kinds.
 async fn lease_records(
     connection: &Connection,
     served: Result<&ServedVersions, &Error>,

@@ -64,8 +64,8 @@ fn control_plane_provider(component: &Component) -> Option<String> {
     (!release.is_some_and(Release::is_known)).then(|| {
         let (oldest, latest) = (Release::OLDEST, Release::LATEST);
         format!(
-            "the kubeadm control plane provider has version {version}, but predictions follow a release from {oldest} to \
-             {latest}"
+            "the kubeadm control plane provider has version {version}, but the plugin predicts only what the releases from \
+             {oldest} to {latest} do"
         )
     })
 }
@@ -76,8 +76,8 @@ fn webhook(component: &Component) -> Option<String> {
     let own = env!("CARGO_PKG_VERSION");
     (minor(version)? != minor(Some(own))?).then(|| {
         format!(
-            "kcp-webhook has version {}, but the plugin has {own}: the plugin may predict other denials than the webhook \
-             decides",
+            "kcp-webhook has version {}, but the plugin has {own}: the plugin may predict denials that differ from the \
+             webhook's",
             version.unwrap_or_default()
         )
     })
@@ -146,8 +146,8 @@ mod tests {
                 "v1.10.4",
                 &[],
                 Some(
-                    "the kubeadm control plane provider has version v1.10.4, but predictions follow a release from v1.11.0 to \
-                     v1.14.2",
+                    "the kubeadm control plane provider has version v1.10.4, but the plugin predicts only what the releases from v1.11.0 to \
+                     v1.14.2 do",
                 ),
             ),
             (Program::Webhook, own, &[], None),
@@ -156,8 +156,8 @@ mod tests {
                 "9.9.0",
                 &[],
                 Some(
-                    "kcp-webhook has version 9.9.0, but the plugin has 0.1.0: the plugin may predict other denials than \
-                     the webhook decides",
+                    "kcp-webhook has version 9.9.0, but the plugin has 0.1.0: the plugin may predict denials that \
+                     differ from the webhook's",
                 ),
             ),
             (Program::Hive, "v1.0.0", &["v1"], None),

@@ -56,7 +56,7 @@ struct Configuration<'r> {
     #[cfg_attr(test, schemars(with = "Option<String>", extend("format" = "date-time")))]
     disabled_until: Option<Timestamp>,
     entries: usize,
-    /// The entries whose writes the API server refuses while the webhook does not respond.
+    /// The number of entries whose writes the API server refuses while the webhook does not respond.
     fail_closed_entries: usize,
     /// One of: valid, expired, none, unreadable, differs; absent if the configuration is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -86,7 +86,7 @@ struct PodsDocument<'r> {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct CanaryDocument<'r> {
-    /// When the webhook last answered one.
+    /// When the webhook last answered such a test write.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(with = "Option<String>", extend("format" = "date-time")))]
     answered: Option<Timestamp>,

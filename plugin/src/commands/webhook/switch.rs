@@ -29,10 +29,12 @@ use crate::{
 #[derive(Debug, Args)]
 #[command(
     after_help = "The API server then admits every write without calling the webhook. An update that omits replicas can \
-        scale a control plane down to one Machine, so enable the webhook again soon. Nothing is deleted: the command adds \
-        a match condition that is never true to each entry of both configurations. `kcp-webhook manage` removes it once the time \
-        of --for has passed and the webhook passes its self-test; without the manager, run `webhook enable`. Certificates are \
-        renewed meanwhile.
+        scale a control plane down to one Machine, so enable the webhook again soon.
+
+Nothing is deleted. The command adds a match condition to each entry of the validating and the mutating webhook configuration. The \
+        condition is never true, so the API server skips the webhook. `kcp-webhook manage` removes the condition when the time of \
+        --for has passed and the webhook passes its self-test. Without the manager, run `webhook enable`. The certificates \
+        of the webhook are still renewed.
 
 Examples:
   kubectl kcp webhook disable --reason capi-upgrade --dry-run=server

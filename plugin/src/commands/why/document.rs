@@ -33,8 +33,8 @@ pub struct ExplanationDocument<'w> {
     /// The time of a rollout that is planned for later.
     #[serde(skip_serializing_if = "Option::is_none")]
     rollout_to_come: Option<Timestamp>,
-    /// That somebody has disabled kcp-webhook, so that no rule checks changes. Absent if it is enabled, or if the user may not read
-    /// the webhook configurations.
+    /// Says that kcp-webhook is disabled, and since when; no rule then checks changes. Absent if kcp-webhook is enabled, or if the
+    /// user has no permission to read the webhook configurations.
     #[serde(skip_serializing_if = "Option::is_none")]
     webhook_off: Option<&'w str>,
     /// Which release of Cluster API the answer follows, if the controller may be of another one.

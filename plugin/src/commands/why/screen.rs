@@ -118,7 +118,7 @@ pub fn sentence(report: &WhyReport<'_>) -> String {
     };
     let mut cause = cause_line(cause);
     if let Some(actor) = explanation.actor {
-        // The sentence begins with the actor.
+        // The sentence begins with the actor, so the cause does not name the actor again.
         cause = cause.replacen(&format!(": {} ", actor.name()), ": it ", 1);
     }
     match (explanation.state, explanation.actor) {

@@ -119,7 +119,7 @@ async fn rotates(site: &Arc<Site>, management: &ManagementCluster) -> Result<()>
     bench.rolled_out(&mut clock, 2).await?;
 
     let ended = bench.rotate(&[]).await?;
-    let complete = "every Machine trusts only the new key of the etcd CA since";
+    let complete = "every Machine has trusted only the new key of the etcd CA since";
     ensure!(ended.code == 0 && ended.words().contains(complete), "{ended}");
     bench.accepts(&new_token).await?;
     bench.refuses(&old_token).await?;
@@ -312,7 +312,7 @@ impl Bench<'_> {
         let words = refused.words();
         for why in [
             "Secret edge-etcd: it is unknown whether the control plane controller has restarted since",
-            "Secret edge-sa: the kubelets renew the tokens of Pods within a day of the last rollout",
+            "Secret edge-sa: tokens that the old key signed may still be in use: the kubelets renew the tokens of Pods",
         ] {
             ensure!(refused.code == 1 && words.contains(why), "{refused}");
         }
@@ -321,7 +321,7 @@ impl Bench<'_> {
         let refused = self
             .rotate(&["--tokens-renewed", "--controller-restarted"])
             .await?;
-        let why = "the control plane controller leads since 2020-01-01T00:00:00Z";
+        let why = "the control plane controller has led since 2020-01-01T00:00:00Z";
         ensure!(refused.code == 1 && refused.words().contains(why), "{refused}");
         ensure!(self.phases().await? == vec![Some(1); 3], "{refused}");
         Ok(())

@@ -220,7 +220,7 @@ async fn script(management: &ManagementCluster, survivor: &Machine) -> Result<St
     survivor.write(SCRIPT, &unchosen.stdout)?;
     let refused = survivor.exec(["bash", SCRIPT, "--lost", "a,b"]).await?;
     for why in [
-        "this script only checks: run it without an argument on each host that is left",
+        "this script only checks, because it was written without --survivor: run it without an argument on each host that is left",
         "--lost names a, but the other etcd members are: ",
         "nothing was changed on this host\n",
     ] {
@@ -287,7 +287,7 @@ async fn a_member_that_was_started_again_is_checked(survivor: &Machine, lost: &s
         lines.next().and_then(|number| number.parse::<u64>().ok())
     };
     ensure!(
-        checked.contains("it was started without a quorum")
+        checked.contains("the member was started without a quorum")
             && number("revision: ") > Some(100)
             && number("raft index: ") > Some(100)
             && lost.split(',').all(|name| checked.contains(name)),

@@ -237,7 +237,7 @@ impl Bench<'_> {
         ];
         let command: Vec<&str> = command.into_iter().chain(from).collect();
         let written = self.kcp(&command).await?;
-        let place = format!("the snapshot is restored on Node {}", survivor.name());
+        let place = format!("the script restores the snapshot on Node {}", survivor.name());
         ensure!(
             written.code == 0
                 && written.words().contains(&place)

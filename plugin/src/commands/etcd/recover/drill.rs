@@ -1,4 +1,4 @@
-//! `etcd recover --drill`: whether everything is there that a recovery would need. Changes nothing.
+//! `etcd recover --drill`: checks whether everything that a recovery needs is there. Changes nothing.
 
 use std::time::Duration;
 

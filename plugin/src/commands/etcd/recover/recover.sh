@@ -1,13 +1,13 @@
 #!/bin/bash
-# Makes the etcd member on this host the only one of its cluster: with its own data, after the other members were lost for good, or
-# with that of a snapshot, after the data of all members was lost.
-# Written by `kubectl kcp etcd recover` and `kubectl kcp etcd restore`. It contains no secrets, but a snapshot does.
+# Makes the etcd member on this host the only member of its cluster. If the other members are lost for good, the member keeps its
+# own data. If the data of all members is lost, the member gets the data of a snapshot.
+# `kubectl kcp etcd recover` and `kubectl kcp etcd restore` write this script. It contains no secrets, but a snapshot does.
 #
 #   bash SCRIPT                        prints what the member on this host has, and changes nothing
-#   bash SCRIPT --lost MEMBER,MEMBER   checks, keeps a copy of etcd's data, and makes the member the only one; the list names
-#                                      every other member (without any: ''). Use it only if the hosts of these members are off,
-#                                      and their data is lost or older. If a host runs, stop its etcd for good, and write
-#                                      MEMBER:stopped
+#   bash SCRIPT --lost MEMBER,MEMBER   checks, keeps a copy of etcd's data, and makes the member the only one. The list names
+#                                      every other member; if there is none, it is ''. Use --lost only if the hosts of these
+#                                      members are off, and their data is lost or older. If one of these hosts runs, stop its
+#                                      etcd for good, and write MEMBER:stopped
 #
 # Nothing is changed on the host until every check has passed. If the script is killed at any point, run it again.
 set -euo pipefail
@@ -20,19 +20,21 @@ survivor=@@       # the Node on whose host etcd continues; empty: not chosen yet
 continue_with=@@  # the command that does the rest
 snapshot=@@       # the file in the folder of this script that is restored; empty: etcd continues with the data on this host
 hash=@@           # the SHA-256 hash with which the snapshot ends, in hexadecimal digits; empty without a snapshot
-others=@@         # with a snapshot: the other members, one JSON object a line, because the data may not tell them
+others=@@         # with a snapshot: the other members, one JSON object a line, because the data on this host may not name them
 
 readonly MANIFESTS=/etc/kubernetes/manifests
 readonly MANIFEST=$MANIFESTS/etcd.yaml API_SERVER=$MANIFESTS/kube-apiserver.yaml
-# What an interrupted run needs: the manifest as it was, the members, and the name of the copy.
+# What the next run needs after an interruption: the manifest as it was, the members, and the name of the copy.
 readonly STATE=/etc/kubernetes/kcp-etcd-recovery
 # The hash of the snapshot that was restored last, so that a second run does not discard what was written since.
 readonly RESTORED=/etc/kubernetes/kcp-etcd-restored
 # etcdutl from the image of etcd, only while this script runs.
 readonly PROGRAM=/var/lib/kcp-etcdutl IMAGE_FOLDER=/var/lib/kcp-etcd-image
-# How far the revision of a restored etcd is ahead of the snapshot, so that it exceeds each one that a client has seen.
+# How far the script raises the revision of a restored etcd above that of the snapshot, so that it exceeds every revision that a
+# client has seen.
 readonly BUMP_REVISION=1000000000
-# A member without a quorum elects no leader. An election takes a second or two.
+# How many times the script looks for a leader, once a second or slower. With a quorum, an election takes a second or two, so one of
+# the samples finds a leader. Without a quorum, none does.
 readonly SAMPLES=5 CONNECT_SECONDS=2
 # Beside the copy, etcd and the kubelet need space.
 readonly SPACE_MARGIN_KIB=524288
@@ -77,7 +79,8 @@ get() {
 }
 ask() { get --data '{}' "$client_url/v3/$1"; }
 
-# Reads `status`, `members` (one JSON object a line), and `leader` (empty without a leader) from the member. None needs a quorum.
+# Reads `status`, `members` (one JSON object a line), and `leader` (empty without a leader) from the member. None of these reads
+# needs a quorum.
 ask_member() {
   local list
   status=$(ask maintenance/status) && list=$(ask cluster/member/list) || return 1
@@ -87,8 +90,8 @@ ask_member() {
 }
 one_a_line() { sed -E 's/^(.*"members":)?\[//; s/\},\{/}\n{/g' <<<"$1"; }
 
-# The same for a member that was started without a quorum. It serves no clients until it has one, but the other members, and metrics.
-# With HTTP/2, the port for members accepts only gRPC.
+# Does the same for a member that was started without a quorum. Until such a member has a quorum, it serves no clients, but only the
+# other members, and its metrics. With HTTP/2, the port for members accepts only gRPC, so the script uses HTTP/1.1.
 ask_started_member() {
   local list metrics
   is_running && list=$(get --http1.1 "$peer_url/members") && metrics=$(get "$metrics_url/metrics") || return 1
@@ -104,7 +107,8 @@ metric() { sed -nE "s/^$1 ([0-9.e+]+)\$/\1/p" <<<"$2" | xargs -r printf '%.0f'; 
 count_members() { grep -cE '"(ID|id)":' <<<"$members"; }
 other_members() { grep -vF "\"name\":\"$name\"" <<<"$members" || true; }
 
-# Whether an etcd with this host's data runs, in the container of any pod: is_running [FLAG]. With a flag, only one that has it.
+# Whether an etcd that uses this host's data runs, in a container of any pod: is_running [FLAG]. With FLAG, counts only an etcd that
+# was started with this flag.
 is_running() { [ -n "$(processes "$@")" ]; }
 processes() {
   local process words word
@@ -117,9 +121,9 @@ processes() {
   done
 }
 
-# Stops an etcd that should not run. A kubelet that has reached no API server since its own start stops no pod, even if its manifest is
-# gone or has changed, and starts no other pod in its place. It has forgotten the pod, so that it does not start it again either.
-# end_without_kubelet [FLAG]
+# Stops an etcd that should not run: end_without_kubelet [FLAG]. A kubelet that has reached no API server since it started stops no
+# pod, even if the manifest of the pod is gone or has changed. It does not start the changed pod either. Such a kubelet has
+# forgotten the old pod, so that it does not start the old pod again.
 end_without_kubelet() {
   local process
   ! wait_until "$KUBELET_LIMIT_SECONDS" is_ended "$@" || return 0
@@ -141,8 +145,9 @@ wait_until() {
   done
 }
 
-# How far an interrupted run came: `stopped` (it has stopped etcd), `forced` (it has started etcd with the flag), or `restored` (it
-# has replaced the data). In each other case, etcd may have changed since, so that everything is checked again.
+# How far an interrupted run came: `stopped` (it has stopped etcd), `forced` (it has started etcd with --force-new-cluster), or
+# `restored` (it has replaced the data). In every other case, the stage is `new`: etcd may have changed since, so that everything is
+# checked again.
 stage=new source_manifest=$MANIFEST
 if [ -e "$STATE/etcd.yaml" ]; then
   if [ -e "$STATE/restored" ]; then stage=restored
@@ -174,7 +179,7 @@ check_host() {
   esac
   if [ "$is_check" = no ]; then
     if [ -z "$survivor" ]; then
-      problem "this script only checks: run it without an argument on each host that is left, and write a new script for the host whose member has the newest raft index, with --survivor"
+      problem "this script only checks, because it was written without --survivor: run it without an argument on each host that is left; then write a new script with --survivor, for the host whose member has the highest raft index"
     elif [ "$name" != "$survivor" ]; then
       problem "the etcd member on this host is $name, but etcd is to continue on $survivor"
     fi
@@ -253,8 +258,8 @@ probe() {
 }
 peer_urls() { sed -E 's/^.*"peerURLs"://; s/"clientURLs".*//' <<<"$1" | grep -oE '[a-z]+://[^"]*' || true; }
 
-# Reads the members, checks that they have no quorum and that no other member runs, and sets `found` to what to print and `is_only`:
-# check_members SAMPLES
+# check_members SAMPLES: reads the members, and checks that they have no quorum and that no other member runs. Sets `found` to the
+# lines to print, and `is_only` to yes if etcd has only this member, and a leader.
 check_members() {
   local sample member other url state wal list states='' has_leader=no has_restarted=no names=() term
   is_only=no status=''
@@ -296,7 +301,7 @@ check_members() {
         [ "$is_check" = no ] || [ -z "$snapshot" ] || continue
         case ,$lost, in
           *",$other:stopped,"*) ;;
-          *) problem "the host of the etcd member $other runs, so that its etcd may start again: if its data is newer, let etcd continue there; otherwise stop it for good, on its host: mv $MANIFEST /root/; if it still runs after a minute: pkill -x etcd; then write $other:stopped after --lost" ;;
+          *) problem "the host of the etcd member $other runs, so its etcd may start again: if its data is newer, let etcd continue there; otherwise stop it for good, on its host: mv $MANIFEST /root/; if it still runs after a minute: pkill -x etcd; then write $other:stopped after --lost" ;;
         esac
       fi
     done
@@ -318,12 +323,12 @@ check_members() {
   done
   if [ -n "$snapshot" ]; then
     status=$(ask maintenance/status) || status=
-    [ -z "$status" ] || found+=("the member on this host has revision $(field revision "$status"): its data is replaced")
+    [ -z "$status" ] || found+=("the member on this host has revision $(field revision "$status"): the restore replaces its data")
     [ "${#problems[@]}" -gt 0 ] ||
       found+=("only if the hosts of these members are off, or their etcd is stopped for good, run this script with: --lost '$(IFS=,; printf '%s' "${names[*]}")', and :stopped after the name of each member whose host runs")
     return
   fi
-  # etcd fills the next file before it uses it; its name ends in .tmp.
+  # etcd fills the next WAL file before it uses that file. Until then, the name of the file ends in .tmp.
   wal=$(find "$data/member/wal" -name '*.wal' -printf '%T@\n' | sort -n | tail -n 1)
   wal=$(date -u -d "@${wal%.*}" +%Y-%m-%dT%H:%M:%SZ)
   state="without a leader"
@@ -332,14 +337,14 @@ check_members() {
   term=$(field raftTerm "$status")
   found+=("raft index: $(field raftIndex "$status")${term:+, of term $term}" "revision: $(field revision "$status")")
   [ "$has_restarted" = no ] ||
-    found+=("it was started without a quorum: if it was killed before, as by a loss of power, it discards its very last writes")
+    found+=("the member was started without a quorum: if it was killed before, for example by a loss of power, it discards its very last writes")
   found+=("newest write: not later than $wal")
   if [ -n "$survivor" ] && [ "${#problems[@]}" -eq 0 ]; then
     found+=("only if the hosts of these members are off, and their data is lost or older, run this script with: --lost $(IFS=,; printf '%s' "${names[*]}")")
   fi
 }
 
-# Writes a manifest to the kubelet's folder at once: install_manifest < CONTENT
+# Writes a manifest to the kubelet's folder in one step: install_manifest < CONTENT
 install_manifest() {
   cat >"$STATE/manifest"
   if cmp --silent "$STATE/manifest" "$MANIFEST"; then return; fi
@@ -377,11 +382,12 @@ begin() {
 files() { find "$1" -type f -printf '%P %s %T@\n' | sed -E 's/\.[0-9]+$//' | sort; }
 
 keep_copy() {
-  # What is there since this was written is the snapshot.
+  # Once this mark exists, the folder contains data of the snapshot, of which no copy is needed.
   [ ! -e "$STATE/kept" ] || return 0
   say "stopping etcd"
   rm -f "$MANIFEST"
-  # An etcd without data fails again and again, and may be between two starts. A new kubelet does not start it.
+  # An etcd without data fails and starts again and again, so it may be between two starts. A kubelet that has just started does not
+  # start it without the manifest.
   [ -z "$snapshot" ] || systemctl restart kubelet
   end_without_kubelet
   [ -d "$data" ] || return 0
@@ -401,7 +407,7 @@ keep_copy() {
   sync "${copy%/*}"
 }
 
-# etcd must not be running.
+# Restores the snapshot. etcd must not be running.
 restore() {
   local partial=$data/restored advertised
   advertised=$(flag --initial-advertise-peer-urls "$STATE/etcd.yaml")
@@ -410,7 +416,7 @@ restore() {
   mkdir -p "$data"
   chmod 700 "$data"
   rm -rf "$partial"
-  # The token makes the id of the cluster a new one, so that no member of the old one can talk to it.
+  # The token gives the cluster a new id, so that no member of the old cluster can talk to this one.
   "$PROGRAM" snapshot restore "$file" --data-dir "$partial" --name "$name" --initial-cluster "$name=$advertised" \
     --initial-advertise-peer-urls "$advertised" --initial-cluster-token "restored-$(date +%s)-$RANDOM" \
     --bump-revision "$BUMP_REVISION" --mark-compacted >"$STATE/log" 2>&1 ||
@@ -422,7 +428,7 @@ restore() {
   sync --file-system "$data"
   mark restored
 }
-# Remembers a step of which each run must know.
+# Records a step, so that later runs know that it was done.
 mark() {
   : >"$STATE/$1"
   sync "$STATE/$1" "$STATE"
@@ -433,7 +439,7 @@ start() {
     fail "etcd does not serve after $START_LIMIT_SECONDS seconds: read its log: crictl logs \$(crictl ps -aq --name etcd | head -n 1)${copy:+; its data as it was is in $copy}"
 }
 
-# etcd forgets the other members before it serves.
+# With --force-new-cluster, etcd forgets the other members before it serves.
 is_forced() { is_running --force-new-cluster && ask_member && [ -n "$leader" ]; }
 forget_others() {
   say "starting etcd with --force-new-cluster"
@@ -443,7 +449,7 @@ forget_others() {
   sync --file-system "$data"
 }
 
-# With the flag, each start of etcd would remove members that have joined since.
+# With --force-new-cluster, each start of etcd would remove members that have joined since.
 is_without_flag() { ! is_running --force-new-cluster && is_running && ask_member && [ -n "$leader" ]; }
 
 is_served() {
@@ -455,21 +461,22 @@ is_served() {
     --resolve "kubernetes.default.svc:${port:-6443}:127.0.0.1" "https://kubernetes.default.svc:${port:-6443}/readyz"
 }
 
-# The kubelet waits up to five minutes before it starts a container again that has failed for a while. A restart ends the wait.
+# If a container has failed for a while, the kubelet waits up to five minutes before it starts the container again. A restart of the
+# kubelet ends the wait.
 serve() {
   [ -e "$API_SERVER" ] || return 0
   say "waiting until the API server serves"
   if wait_until "$RESTART_KUBELET_AFTER_SECONDS" is_served; then return; fi
   systemctl restart kubelet
   wait_until "$API_LIMIT_SECONDS" is_served ||
-    fail "etcd is the only member and serves, but the API server does not after $API_LIMIT_SECONDS seconds: crictl logs \$(crictl ps -aq --name kube-apiserver | head -n 1)"
+    fail "etcd has only this member and serves, but the API server does not serve after $API_LIMIT_SECONDS seconds: read its log: crictl logs \$(crictl ps -aq --name kube-apiserver | head -n 1)"
 }
 
 found=() is_only=no
 trap 'rm -f "$PROGRAM"' EXIT
 [ "$stage" = new ] || [ "$is_check" = yes ] || trap put_back EXIT
 check_host
-# A run that was interrupted has passed the other checks, and has changed what they check.
+# In the stages forced and restored, an earlier run has passed these checks, and has changed what they check.
 if [ -n "$snapshot" ] && [ "$stage" = new ] && [ "$(cat "$RESTORED" 2>/dev/null)" = "$hash" ]; then
   is_only=yes
   say "this snapshot was restored on this host already; to restore it again, and lose what was written since, first remove $RESTORED"
@@ -499,7 +506,8 @@ if [ "$stage" = forced ] || [ "$stage" = restored ] || [ "$is_only" = no ]; then
   [ -n "$snapshot" ] || forget_others
   say "starting etcd as before"
   install_manifest <"$STATE/etcd.yaml"
-  # An etcd without data has failed for a while, so that the kubelet waits for minutes. It also registers its Node again.
+  # After an etcd without data has failed for a while, the kubelet waits for minutes before it starts etcd again. A restart of the
+  # kubelet ends the wait. It also makes the kubelet register its Node again.
   [ -z "$snapshot" ] || systemctl restart kubelet
 fi
 end_without_kubelet --force-new-cluster

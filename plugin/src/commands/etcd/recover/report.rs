@@ -19,7 +19,7 @@ use crate::{
     verdict::Verdict,
 };
 
-/// The command that does what is left after the script.
+/// The command that continues the recovery after the script has run.
 pub(super) fn continue_command(name: &str, namespace: &str) -> String {
     format!("kubectl kcp etcd recover {name} -n {namespace} --continue")
 }
@@ -90,16 +90,16 @@ impl Document for RecoveryDocument<'_> {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct RestoredSnapshot<'r> {
-    /// The file or the object from which it was read.
+    /// The file or the object from which the command read the snapshot.
     place: &'r str,
     /// The file on this machine, to be copied to the host.
     file: String,
-    /// When it was taken; null if that is unknown.
+    /// When the snapshot was taken; null if that is unknown.
     taken: Option<jiff::Timestamp>,
     bytes: u64,
-    /// The newest revision in it.
+    /// The newest revision in the snapshot.
     revision: i64,
-    /// The number of keys in it.
+    /// The number of keys in the snapshot.
     keys: u64,
 }
 
@@ -130,11 +130,11 @@ impl<'r> From<&'r SnapshotCopy> for RestoredSnapshot<'r> {
 struct RecoveryHost<'r> {
     machine: &'r str,
     node: &'r str,
-    /// Null if Cluster API does not know it.
+    /// The address of the host; null if Cluster API does not know it.
     address: Option<&'r str>,
     /// Whether the Machine is being deleted, so that etcd cannot continue there.
     is_deleting: bool,
-    /// What is known about its etcd member.
+    /// What is known about the etcd member on the host.
     member: &'r str,
 }
 
@@ -237,12 +237,12 @@ impl<'r> RecoveryReport<'r> {
                     format!(
                         "run {script} as root on the host of Node {node}: it changes nothing, and names the other etcd members"
                     ),
-                    "make sure that the hosts of these members are off, and that their data is lost or older; this host cannot \
-                     know whether they have a quorum without it"
+                    "make sure that the hosts of these members are off, and that their data is lost or older; the script \
+                     cannot know whether these members have a quorum without this host"
                         .to_owned(),
                     format!(
-                        "run {script} there with --lost and the names of these members: it keeps a copy of etcd's data, and makes the \
-                         member there the only one"
+                        "run {script} there with --lost and the names of these members: it keeps a copy of etcd's data, and makes \
+                         the member on this host etcd's only member"
                     ),
                     format!("replace the other Machines, one after the other: {continues}"),
                 ]
@@ -261,15 +261,18 @@ impl<'r> RecoveryReport<'r> {
             RecoveryOutcome::Script { remains, source, .. } => {
                 let heading = match &remains.survivor {
                     Some(node) if source.is_some() => {
-                        format!("{object}: the snapshot is restored on Node {}\n", escape(node))
+                        format!(
+                            "{object}: the script restores the snapshot on Node {}\n",
+                            escape(node)
+                        )
                     }
                     Some(node) => format!("{object}: etcd continues on Node {}\n", escape(node)),
                     None => format!("{object}: the host on which etcd continues is not chosen yet\n"),
                 };
                 let doubt = remains.doubt.iter().map(|why| {
                     format!(
-                        "unknown whether etcd has a quorum: {why}; nor can the script know whether hosts that it does not reach \
-                         have one"
+                        "it is unknown whether etcd has a quorum: {why}; nor does the script know whether the hosts that it \
+                         cannot reach have a quorum"
                     )
                 });
                 let lines: Vec<String> = remains.hosts.iter().map(describe).chain(doubt).collect();
@@ -312,7 +315,7 @@ fn restore_steps(source: &SnapshotCopy, node: &str, script: &str, continues: &st
         format!("run {script} there as root: it changes nothing, and checks the snapshot and the other members"),
         format!(
             "run {script} there with --lost and the names of the other members: it keeps a copy of etcd's data, and restores the \
-             snapshot as the only member"
+             snapshot to an etcd with only this member"
         ),
         format!("replace the other Machines, one after the other: {continues}"),
     ]

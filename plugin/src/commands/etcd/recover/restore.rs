@@ -44,13 +44,13 @@ const NOT_DONE: &str = "not restored";
 /// Restore a snapshot of etcd, if the data of all members is lost or wrong.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Use this command only if no member has the data any more, or if the data is wrong; as long as one member has it, use \
+    after_help = "Use this command only if no member has the data any more, or if the data is wrong; if a member still has it, use \
         `kubectl kcp etcd recover NAME`. What was written after the snapshot is lost.
 
 The command reads the snapshot on this machine, with etcd and etcdutl of PATH: it checks the hash, and that the CA in the \
         snapshot is that of the Cluster. The command changes nothing in the cluster. It writes a script; if the snapshot is in \
         S3, it also copies the snapshot to the folder of the script. Copy both to one folder of the host that the command names, \
-        and run the script there as `kubectl kcp etcd recover NAME` says. The host needs etcdutl, in the image of etcd or on \
+        and run the script there as the help of `etcd recover` says. The host needs etcdutl, in the image of etcd or on \
         PATH. Then `kubectl kcp etcd recover NAME --continue` replaces the other Machines.
 
 Examples:
@@ -65,7 +65,7 @@ pub struct RestoreArguments {
     #[arg(
         long,
         value_name = "FILE",
-        help = "File or s3://BUCKET/NAME with the snapshot, or a folder, of which the newest snapshot of the control plane is restored"
+        help = "File or s3://BUCKET/NAME with the snapshot, or a folder with snapshots: the newest one of the control plane is restored"
     )]
     pub from: SnapshotPlace,
 
@@ -138,11 +138,11 @@ async fn restore(arguments: &RestoreArguments, session: &Session) -> anyhow::Res
     Ok(report.verdict())
 }
 
-/// The file or the object with the snapshot: in a folder, the newest one of the control plane.
+/// The file or the object with the snapshot. If the user named a folder, this is the newest snapshot of the control plane in it.
 async fn snapshot_place(place: &SnapshotPlace, namespace: &str, name: &str) -> anyhow::Result<SnapshotPlace> {
     ensure!(
         !matches!(place, SnapshotPlace::Stdout),
-        "--from needs a file or an object, because it is read twice"
+        "--from needs a file or an object, because the command reads the snapshot twice"
     );
     if !is_folder(place) {
         return Ok(place.clone());
@@ -150,12 +150,12 @@ async fn snapshot_place(place: &SnapshotPlace, namespace: &str, name: &str) -> a
     Ok(SnapshotFolder::open(place)?.newest(namespace, name).await?.place)
 }
 
-/// A snapshot in a file of this machine, whose hash is correct.
+/// A snapshot in a file on this machine. Its hash is correct.
 struct LocalSnapshot {
     place: SnapshotPlace,
     /// The file that the user copies to the host.
     file: PathBuf,
-    /// The file while it has no final name. `None` if the user has it already.
+    /// The downloaded file, which has no final name yet. `None` if the snapshot was already in a file of the user.
     downloaded: Option<NewFile>,
     bytes: u64,
     hash: String,
@@ -189,7 +189,7 @@ impl LocalSnapshot {
         })
     }
 
-    /// Serves the snapshot on this machine, and reads what says where it belongs.
+    /// Serves the snapshot on this machine, and reads what shows to which cluster the snapshot belongs.
     async fn inspect(
         self,
         observed: &Snapshot,

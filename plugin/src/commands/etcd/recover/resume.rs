@@ -176,10 +176,10 @@ impl Recovery<'_> {
                         },
                         None => left.waits_for,
                     },
-                    // The quorum changes while members join.
+                    // While members join, the quorum changes, so a refusal may be temporary.
                     Err(refusal) => refusal.why,
                 },
-                // The API server may be one of those that the recovery restarts.
+                // The recovery may restart the API server that was asked, so an error may be temporary.
                 Err(error) => vec![format!("{error:#}")],
             };
             terminal.spin(&format!("waiting: {}", why.join(", ")));
@@ -192,7 +192,7 @@ impl Recovery<'_> {
         }
     }
 
-    /// Takes a step. The inner error says why it was not taken.
+    /// Takes a step. The inner error says why the step was not taken.
     async fn take(&self, step: &Step) -> anyhow::Result<Result<(), Vec<String>>> {
         match step {
             Step::Resume => {
@@ -260,7 +260,8 @@ impl Recovery<'_> {
         removal.await
     }
 
-    /// Ends the waits of the controllers, which have failed for as long as etcd had no quorum.
+    /// Makes the controllers try again now. They have failed since etcd lost its quorum, and may wait for minutes before they try
+    /// again.
     async fn wake_controllers(&self, observed: &Snapshot) -> anyhow::Result<()> {
         if observed.is_paused() {
             return Ok(());
@@ -314,12 +315,13 @@ const fn verb<'v>(name: &'v str, infinitive: &'static str) -> Verb<'v> {
         infinitive,
         not_done: NOT_DONE,
         force_effect: None,
-        // Each Machine that is deleted has no member, so that etcd loses nothing.
+        // The command deletes only Machines without a member, so etcd loses nothing.
         waits_for_replacement: false,
     }
 }
 
-/// Whether the user has agreed to the step. A host that was running, or may have been, may have stopped since.
+/// Whether the user has agreed to the step. The user was told whether the host of the deleted Machine runs. The agreement still
+/// holds if the host has stopped since.
 fn is_agreed(agreed: &[Step], step: &Step) -> bool {
     agreed.iter().any(|agreed| match (agreed, step) {
         (

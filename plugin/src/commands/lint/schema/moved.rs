@@ -28,13 +28,13 @@ struct Move {
 enum Difference {
     /// Not at all.
     None,
-    /// A duration such as `5m`, and its seconds.
+    /// v1beta1 has a duration such as `5m`, and v1beta2 has a number of seconds.
     Seconds,
-    /// A reference with `apiVersion`, and one with `apiGroup`.
+    /// v1beta1 has a reference with `apiVersion`, and v1beta2 has one with `apiGroup`.
     Reference,
-    /// An `apiVersion`, and the group alone.
+    /// v1beta1 has an `apiVersion`, and v1beta2 has only the group.
     Group,
-    /// A map of flags, and a list of names and values.
+    /// v1beta1 has a map of flags, and v1beta2 has a list of names and values.
     Flags,
     /// Objects with different fields. Contains what v1beta2 has.
     Fields(&'static str),
@@ -224,7 +224,7 @@ const MOVES: [Move; 56] = [
     ),
 ];
 
-/// The version of an object, and the other one.
+/// The version of an object, and the other one of v1beta1 and v1beta2.
 pub(super) struct Versions {
     pub(super) own: &'static str,
     pub(super) other: &'static str,
@@ -366,7 +366,7 @@ impl Versions {
     }
 }
 
-/// The value as the version of the object has it; `None` if it is the same or unknown. Of flags, the first one.
+/// The value as the version of the object has it; `None` if it is the same or unknown. Converts only the first of several flags.
 fn converted(difference: Difference, is_current: bool, value: &LocatedValue) -> Option<String> {
     let json = value.to_json();
     match difference {

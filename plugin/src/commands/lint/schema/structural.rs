@@ -1,6 +1,6 @@
-//! The schemas of Cluster API's kinds, as an API server reads them from its definitions.
+//! The schemas of Cluster API's kinds, as an API server reads them from Cluster API's definitions.
 //!
-//! `make object-schemas` derives `cluster-api.json` from the definitions. It keeps every constraint but expressions in CEL.
+//! `make object-schemas` derives `cluster-api.json` from the definitions. The file keeps every constraint except CEL expressions.
 
 use std::{
     cmp::Reverse,
@@ -19,7 +19,7 @@ static SCHEMAS: LazyLock<Schemas> =
 #[derive(Debug, Default, Deserialize)]
 struct Schemas {
     definitions: BTreeMap<String, Schema>,
-    /// By `GROUP/VERSION/KIND`.
+    /// The schemas of the kinds, by `GROUP/VERSION/KIND`.
     kinds: BTreeMap<String, Schema>,
 }
 

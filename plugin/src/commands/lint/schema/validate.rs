@@ -27,7 +27,7 @@ pub(super) enum ViolationKind {
     Missing,
     /// The value is none of those that the field may have.
     Unsupported(&'static [Value]),
-    /// An earlier item of the list has the same values of these keys. Without keys, it is equal.
+    /// An earlier item of the list has the same values of these keys. Without keys, the two items are equal.
     Duplicate(&'static [String]),
     /// The value has the right type, but is not allowed. Contains what is wrong and what to do.
     Value(String),
@@ -96,7 +96,7 @@ impl<'o> Validator<'o> {
         value: &'o LocatedValue,
         path: &str,
     ) {
-        // An API server counts the fields that it keeps.
+        // An API server counts only the fields that it keeps.
         let mut kept = 0;
         for (name, field) in fields {
             match (schema.properties.get(name), &schema.additional_properties) {
@@ -193,7 +193,8 @@ fn check_scalar(schema: &Schema, value: &Value) -> Result<(), String> {
         )?;
         check_format(schema, text)?;
     }
-    // The derived schemas leave out int32, the format of every integer outside of the status.
+    // The derived schemas leave out the format int32, which every integer outside of the status has. So these limits apply to every
+    // integer.
     let [least, most] = [i32::MIN, i32::MAX].map(f64::from);
     let [least, most] = [least, most].map(|limit| (schema.kind == Some(Type::Integer)).then_some(limit));
     match value.as_f64() {
@@ -251,7 +252,7 @@ fn words(pattern: &str) -> &'static str {
         .map_or("match the pattern of its schema", |(_, words)| words)
 }
 
-/// The units that users write, which Go does not have, and their hours.
+/// Units that users write but that Go does not have, and their length in hours.
 const LONG_UNITS: [(char, u64); 2] = [('d', 24), ('w', 7 * 24)];
 
 /// Whether Cluster API can decode a duration, whose type is `metav1.Duration`.

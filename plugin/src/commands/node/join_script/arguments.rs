@@ -83,7 +83,7 @@ pub struct JoinScriptArguments {
     #[command(flatten)]
     pub etcd: EtcdFiles,
 
-    /// Run HAProxy in front of all API servers on the host, and let the kubelet use it instead of the load balancer
+    /// On the host, run HAProxy in front of all API servers, and let the kubelet use it instead of the load balancer
     #[arg(long)]
     pub api_proxy: bool,
 
@@ -136,7 +136,7 @@ fn parse_ttl(text: &str) -> Result<Duration, String> {
     Ok(ttl)
 }
 
-/// Parses the name of a host, which the kubelet's label `kubernetes.io/hostname` has too.
+/// Parses the name of a host. The kubelet's label `kubernetes.io/hostname` has the name as its value, which limits its length.
 fn parse_host_name(text: &str) -> Result<String, String> {
     let name = parse_node(text)?;
     if name.len() > MAX_NAME {

@@ -1,4 +1,4 @@
-//! What a host finds when it joins the control plane, and why it may not join.
+//! Reads the control plane that a host joins, and refuses the join if etcd is not ready for it.
 
 use std::time::Instant;
 
@@ -24,7 +24,7 @@ use kcp_control_plane::{
 
 use crate::{commands::node::join_script::JoinScriptArguments, session::Session};
 
-/// The default of kubeadm.
+/// The folder in which kubeadm stores etcd's data by default.
 const ETCD_FOLDER: &str = "/var/lib/etcd";
 
 /// The control plane that a host joins.
@@ -35,7 +35,7 @@ pub(super) struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// `None` for a host that becomes a worker. The inner error says why the host may not join.
+    /// Reads the control plane. `None` for a host that becomes a worker. The inner error says why the host must not join.
     pub(super) async fn read(
         connection: &Connection,
         arguments: &JoinScriptArguments,
@@ -61,8 +61,8 @@ impl ControlPlane {
                 Ok(None) => {}
                 Ok(Some(refusal)) => return Ok(Err(refusal)),
                 Err(unknown) => session.terminal.warning(&format!(
-                    "it is unknown whether etcd lists a dead member, such as that of a host that is gone: kubeadm would \
-                     not let another host join; {unknown}"
+                    "it is unknown whether etcd lists a dead member, such as that of a host that is gone: if it does, \
+                     kubeadm lets no other host join; {unknown}"
                 )),
             }
         }

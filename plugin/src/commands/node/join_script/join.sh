@@ -2,8 +2,8 @@
 # Joins this host to a Kubernetes cluster with kubeadm, and waits until its Node is Ready.
 # Written by `kubectl kcp node join-script`. It contains a bootstrap token: treat this file as a secret until the token expires.
 #
-# Nothing is changed on the host until every check has passed. If the join fails, `kubeadm reset` removes what it left, but not
-# where files were before.
+# Nothing is changed on the host until every check has passed. If the join fails, the script runs `kubeadm reset`, which removes
+# what the join left. If there were files in the folders that `kubeadm reset` empties, the script removes nothing, and says so.
 set -euo pipefail
 umask 077
 
@@ -31,9 +31,9 @@ ready_seconds=@@
 
 readonly CLOCK_LIMIT_SECONDS=60
 readonly JOIN_LIMIT_SECONDS=600
-# The kubelet sets its label kubernetes.io/hostname to the name of the host, and the API server allows 63 characters in a value of
-# a label (Kubernetes 1.36, pkg/kubelet/kubelet_node_status.go; LabelValueMaxLength in apimachinery). A name has at most 64
-# characters on Linux, and a Node with a longer name is never created.
+# The kubelet sets its label kubernetes.io/hostname to the name of the host, and the API server allows 63 characters in a value of a
+# label (Kubernetes 1.36, pkg/kubelet/kubelet_node_status.go; LabelValueMaxLength in apimachinery). On Linux, the name of a host has
+# at most 64 characters. A Node whose name has more than 63 is never created.
 readonly NAME_LIMIT=63
 
 say() { printf '%s\n' "$*" >&2; }
@@ -75,7 +75,8 @@ check_name() {
   fi
 }
 
-# A failed join runs `kubeadm reset`, which empties folders. What is in them now is not the join's.
+# After a failed join, the script runs `kubeadm reset`, which empties folders. Files that are in these folders now do not come from
+# the join.
 check_data() {
   local folder
   if [ -e /etc/kubernetes/kubelet.conf ]; then
@@ -145,7 +146,7 @@ check_cluster() {
   case $code in
     200) problem "the cluster already has a Node $name: choose another name, or delete that Node" ;;
     401) problem "the API server rejects the token $token_id: it has expired (at $token_expires) or is revoked; create a new script" ;;
-    # 403: the token may not read Nodes. kubeadm checks the name again.
+    # 403: the token has no permission to read Nodes. kubeadm checks the name again.
     *) ;;
   esac
 }
@@ -236,14 +237,14 @@ use_proxy() {
   local folder=/etc/kubernetes/kcp-api-proxy manifests=/etc/kubernetes/manifests
   printf '%s' "$proxy_configuration" >"$work/haproxy.cfg"
   printf '%s' "$proxy_manifest" >"$work/manifest.yaml"
-  # The user of the proxy.
+  # 65532 is the user of the proxy.
   install -d -m 0700 -o 65532 -g 65532 "$folder"
   install -m 0600 -o 65532 -g 65532 "$work/haproxy.cfg" "$folder/haproxy.cfg"
   install -m 0644 "$work/manifest.yaml" "$manifests/.kcp-api-proxy.yaml.new"
   mv "$manifests/.kcp-api-proxy.yaml.new" "$manifests/kcp-api-proxy.yaml"
   sh -c "$kubelet_edit"
   systemctl restart kubelet
-  # The name is in the certificate of every API server. curl connects to the proxy instead.
+  # The certificate of every API server contains this name. curl connects to the proxy instead.
   endpoint=kubernetes.default.svc:$proxy_port
 }
 

@@ -13,7 +13,7 @@ use crate::{
 pub(super) struct JoinScriptReport<'r> {
     pub(super) arguments: &'r JoinScriptArguments,
     pub(super) token_id: &'r str,
-    /// In RFC 3339 format.
+    /// When the token expires, in RFC 3339 format.
     pub(super) expires: &'r str,
     pub(super) cluster: &'r ClusterInfo,
     /// The script. `None` if it is in a file, so that only the summary is printed.

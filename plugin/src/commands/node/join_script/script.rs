@@ -26,7 +26,7 @@ const TEMPLATE: &str = include_str!("join.sh");
 /// How long kubeadm tries to read cluster-info. Its default is five minutes.
 const DISCOVERY_TIMEOUT: &str = "1m0s";
 
-/// The first minor version for which both its own kubeadm and that of the previous minor version know the API v1beta4.
+/// The first minor version whose kubeadm knows the API v1beta4, as does the kubeadm of the minor version before it.
 const FIRST_V1BETA4_MINOR: u64 = 32;
 
 /// The path of the script on a host that cloud-init or Ignition configures.

@@ -105,9 +105,9 @@ struct NodeLabelChanges<'r> {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct LabelChangeDocument<'r> {
     key: &'r str,
-    /// Null if the Node does not have the label.
+    /// The value before the change; null if the Node does not have the label.
     before: Option<&'r str>,
-    /// Null if the label is removed.
+    /// The value after the change; null if the label is removed.
     after: Option<&'r str>,
 }
 

@@ -22,7 +22,7 @@ Examples:
   kubectl kcp node remove control-plane-2 --etcd-ca ca.crt --etcd-certificate client.crt --etcd-key client.key"
 )]
 pub struct RemoveArguments {
-    /// Node, as NAME or node/NAME; or etcd member, as NAME or ID, whose Node no longer exists
+    /// Node, as NAME or node/NAME; if the Node no longer exists, its etcd member, as NAME or ID
     #[arg(value_name = "NODE", value_parser = parse_node)]
     pub node: String,
 

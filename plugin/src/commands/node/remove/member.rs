@@ -40,7 +40,7 @@ pub(super) struct Members<'m> {
     nodes: Vec<String>,
 }
 
-/// What the decision found, without its borrow of the survey.
+/// The result of a decision, copied so that it does not borrow from the survey.
 pub(super) struct Decided {
     id: u64,
     through: String,
@@ -50,8 +50,7 @@ pub(super) struct Decided {
 impl<'m> Members<'m> {
     /// Reads the credentials for etcd. `None` if the Node runs no etcd member.
     ///
-    /// # Errors
-    /// The Node runs a member, but its credentials are missing or invalid.
+    /// The Node runs a member, but the credentials for etcd are missing or invalid.
     pub(super) async fn read(
         connection: &'m Connection,
         arguments: &RemoveArguments,

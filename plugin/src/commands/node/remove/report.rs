@@ -22,7 +22,7 @@ pub(super) enum Result {
         evicted: usize,
         removed_member: bool,
     },
-    /// The cluster has no such Node, but etcd had its member.
+    /// The cluster has no such Node. The command removed the etcd member of that name.
     RemovedMember,
     DryRun {
         pods: usize,
@@ -35,7 +35,7 @@ pub(super) enum Result {
         refusal: Refusal,
         removed_member: bool,
     },
-    /// Only the cordon remains.
+    /// Pods were left on the Node when the time limit passed. Only the cordon remains.
     TimedOut {
         /// The time limit, such as `10m`.
         after: String,

@@ -157,8 +157,8 @@ const FORWARDED_SIGNALS: [Signal; 7] = [
     Signal::USR2,
 ];
 
-/// The signals that stop a process until it is continued. They are forwarded to the command, but this process does not
-/// stop, because it must renew the lease.
+/// The signals that stop and continue a process. This process forwards them to the command, but does not stop itself, because it
+/// must renew the lease.
 const JOB_CONTROL_SIGNALS: [Signal; 2] = [Signal::TSTP, Signal::CONT];
 
 /// The signals to this process while a command runs.

@@ -320,7 +320,7 @@ fn entry_row(entry: &EntryUse, pool: &str, now: Timestamp) -> Vec<Cell> {
     ]
 }
 
-/// The time until this end, or since it; `None` is no end.
+/// The time until `end`, or since `end` if it has passed. `None` means that there is no end.
 fn end(end: Option<Timestamp>, now: Timestamp) -> String {
     match end {
         None => "never".to_owned(),

@@ -130,7 +130,7 @@ pub(in crate::commands) fn findings(inspection: &Inspection, layout: Layout) -> 
         };
         let outcome = first.finding.outcome;
         title(&mut text, outcome, has_problem);
-        // A kind alone, such as `Node` of a list that could not be read, says nothing that the message does not say.
+        // A kind alone, such as `Node` for a list that could not be read, only repeats the message, so it is left out.
         let named: Vec<&str> = subjects
             .into_iter()
             .filter(|subject| subject.contains('/'))

@@ -289,7 +289,7 @@ mod tests {
                  \x20                                  Machine/m2: etcd-members-unresponsive, etcd-pods-not-ready\n\
                  remediation of m2    yes\n\
                  other remediations   yes           never ends: etcd refuses to remove a running member while member node-m2 of Machine m2 does not respond (etcd-refuses-removal)\n\
-                 other replacements   no            etcd could lose quorum: afterwards 1 of 2 voting members healthy, 2 needed for quorum (etcd-no-quorum)",
+                 other replacements   no            etcd could lose quorum: after the change, 1 of 2 voting members healthy, 2 needed for quorum (etcd-no-quorum)",
             ),
             (
                 "much_of_one_machine_is_not_told_one_by_one",
@@ -297,7 +297,7 @@ mod tests {
                 "scale up, scale down, rollout   no            Machine/m4: etcd-learners-stuck, etcd-members-unresponsive, \
                  etcd-pods-not-ready, api-servers-not-ready, schedulers-not-ready\n\
                  remediation of m4               yes\n\
-                 other remediations              no            etcd could lose quorum: afterwards 2 of 2 voting members healthy, 2 needed for quorum, \
+                 other remediations              no            etcd could lose quorum: after the change, 2 of 2 voting members healthy, 2 needed for quorum, \
                  1 not voting yet (etcd-no-quorum)",
             ),
             (

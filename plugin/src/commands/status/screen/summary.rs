@@ -119,8 +119,7 @@ pub(super) fn verdict(observed: &Snapshot, inspection: &Inspection) -> String {
     text
 }
 
-/// A remark for the verdict that names the source that was not read. Without this source, the verdict is based on
-/// conditions.
+/// A remark for the verdict that names the source that was not read, because the verdict is then based on conditions.
 fn unread_source(observed: &Snapshot) -> &'static str {
     fn state<T>(
         reading: &Reading<T>,

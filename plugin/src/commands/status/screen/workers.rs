@@ -76,7 +76,8 @@ fn row(observed: &Snapshot, worker: &Worker) -> Vec<Cell> {
     ]
 }
 
-/// Why the workers do not have the version of the control plane, or not all of their Machines. Empty if they have.
+/// Why the workers do not have the version of the control plane, or why some of their Machines are outdated. Empty if neither is
+/// true.
 fn state(observed: &Snapshot, worker: &Worker) -> String {
     let machines = worker.machines.clone().unwrap_or_default();
     let topology = observed.topology();
@@ -90,7 +91,7 @@ fn state(observed: &Snapshot, worker: &Worker) -> String {
             let name = annotation.rsplit('/').next().unwrap_or_default();
             format!("held by {name} of {holder}")
         }
-        _ if is_outdated => "Machines are replaced".to_owned(),
+        _ if is_outdated => "Machines are being replaced".to_owned(),
         _ if worker.version != observed.control_plane.spec.version() => {
             "waits for the topology controller".to_owned()
         }

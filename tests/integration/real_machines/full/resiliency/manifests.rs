@@ -154,7 +154,7 @@ pub(super) async fn of_an_api_server(audit: &Audit<'_>, other: &Machine, machine
                 (
                     "api-server-etcd-endpoints",
                     "FAIL",
-                    &format!("Node {name} uses neither its own member nor all"),
+                    &format!("Node {name} lists neither the etcd member on"),
                 ),
                 ("encryption-provider-unknown", "UNKNOWN", ENCRYPTION),
                 (

@@ -239,7 +239,7 @@ fn version_is_denied(seen: &Snapshot) -> Result<()> {
     let failure = seen.controller_version.failure();
     let is_denied = failure.is_some_and(|failure| failure.forbidden.is_some());
     let note = seen.version_note();
-    let expected = "Cluster API's version could not be read: predictions follow v1.14.2";
+    let expected = "Cluster API's version could not be read, so the predictions assume v1.14.2";
     ensure!(is_denied && note.as_deref() == Some(expected), "{note:?}");
     Ok(())
 }

@@ -580,7 +580,7 @@ impl Problem {
                 "an etcd member has not started, and no Machine belongs to it".to_owned()
             }
             Self::MemberWithoutMachine { member } => {
-                format!("etcd member {member} belongs to no Machine with a Node")
+                format!("no Machine has a Node with the name of etcd member {member}")
             }
             Self::MembersDisputed => {
                 "the etcd members contradict each other, so it is unknown which members have the data"

@@ -164,20 +164,20 @@ impl Snapshot {
             Reading::Failed(_) => (None, "could not be read"),
             Reading::Excluded { .. } | Reading::NotYet | Reading::OutOfReach(_) => return None,
         };
-        let followed = |release: Release| format!("predictions follow {release}");
+        let assumed = |release: Release| format!("so the predictions assume {release}");
         match (version, self.controller_release()) {
             (_, Some(release)) if release.is_known() => None,
             (Some(version), Some(release)) => Some(format!(
-                "Cluster API's version is {version}: {}",
-                followed(release.clamp(Release::OLDEST, Release::LATEST))
+                "Cluster API's version is {version}, {}",
+                assumed(release.clamp(Release::OLDEST, Release::LATEST))
             )),
             (Some(version), None) => Some(format!(
-                "Cluster API's version is unknown, because {version:?} is not a version of Cluster API 1: {}",
-                followed(Release::LATEST)
+                "Cluster API's version is unknown, because {version:?} is not a version of Cluster API 1, {}",
+                assumed(Release::LATEST)
             )),
             (None, _) => Some(format!(
-                "Cluster API's version {unknown}: {}",
-                followed(Release::LATEST)
+                "Cluster API's version {unknown}, {}",
+                assumed(Release::LATEST)
             )),
         }
     }
@@ -463,30 +463,30 @@ mod tests {
             (
                 read("v1.15.0"),
                 Release::new(15, 0),
-                Some("Cluster API's version is v1.15.0: predictions follow v1.14.2"),
+                Some("Cluster API's version is v1.15.0, so the predictions assume v1.14.2"),
             ),
             (
                 read("v1.10.4"),
                 Release::new(10, 4),
-                Some("Cluster API's version is v1.10.4: predictions follow v1.11.0"),
+                Some("Cluster API's version is v1.10.4, so the predictions assume v1.11.0"),
             ),
             (
                 read("latest"),
                 Release::LATEST,
                 Some(
-                    "Cluster API's version is unknown, because \"latest\" is not a version of Cluster API 1: predictions \
-                     follow v1.14.2",
+                    "Cluster API's version is unknown, because \"latest\" is not a version of Cluster API 1, so the \
+                     predictions assume v1.14.2",
                 ),
             ),
             (
                 Reading::Read(None),
                 Release::LATEST,
-                Some("Cluster API's version is unknown: predictions follow v1.14.2"),
+                Some("Cluster API's version is unknown, so the predictions assume v1.14.2"),
             ),
             (
                 Reading::Failed(failure("Deployment/c", "no answer within 2s")),
                 Release::LATEST,
-                Some("Cluster API's version could not be read: predictions follow v1.14.2"),
+                Some("Cluster API's version could not be read, so the predictions assume v1.14.2"),
             ),
         ] {
             let mut observed = observed();

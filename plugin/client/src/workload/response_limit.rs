@@ -27,7 +27,7 @@ impl ResponseLimit {
 }
 
 impl Default for ResponseLimit {
-    /// Returns 2 MiB, because etcd limits an object to 1.5 MiB.
+    /// Returns 2 MiB, because by default etcd refuses requests of more than 1.5 MiB (`--max-request-bytes`).
     fn default() -> Self {
         Self::mebibytes(2)
     }

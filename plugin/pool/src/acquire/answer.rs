@@ -74,7 +74,7 @@ pub struct ClaimedCluster {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostCluster {
     pub cluster: String,
-    /// Whether the ClusterDeployment no longer exists. If not, it is being deleted.
+    /// True if the ClusterDeployment no longer exists, false if it is being deleted.
     pub is_gone: bool,
 }
 

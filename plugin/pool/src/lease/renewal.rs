@@ -176,7 +176,7 @@ const MAX_GRACE: Duration = Duration::from_secs(10);
 /// The maximum time between two checks of a lease while its command runs.
 const MAX_BETWEEN_CHECKS: Duration = Duration::from_secs(10);
 
-/// When a lease with this ttl is checked and renewed while its command runs.
+/// The schedule on which a lease is checked and renewed while its command runs. Depends on the ttl of the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heartbeat {
     pub ttl: Duration,

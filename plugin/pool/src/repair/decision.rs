@@ -346,7 +346,7 @@ fn not_freed_finding(
             })
         }
         Reservation::Unrecorded => used(format!(
-            "the entry is reserved for ClusterDeployment {holder}, which does not exist, but may be about to be created{release}"
+            "the entry is reserved for ClusterDeployment {holder}, which does not exist; another process may be about to create it{release}"
         )),
         _ => {
             let why = "the lease never ends".to_owned();

@@ -50,7 +50,7 @@ const SCRIPT: &str = include_str!("recover/recover.sh");
 /// The time limit for reading the control plane and its members once.
 const READ_LIMIT: Duration = Duration::from_secs(10);
 
-/// The port on which etcd members that kubeadm runs serve each other.
+/// The port on which etcd members serve each other in the manifests of kubeadm.
 const PEER_PORT: u16 = 2380;
 
 /// The snapshot that a script restores, in a file on this machine.

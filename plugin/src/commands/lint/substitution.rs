@@ -37,7 +37,7 @@ const ACTIONS: [&str; 4] = ["{{ .", "{{.", "{{ $", "{%"];
 /// The operators before a default. The library treats all of them alike: the default replaces an empty or missing value.
 const OPERATORS: [&str; 5] = [":=", ":-", ":?", ":+", "="];
 
-/// The most levels of defaults inside defaults.
+/// The maximum depth of nested variables: the default of a variable can contain another variable with a default.
 const MAX_DEPTH: usize = 16;
 
 /// Whether text that is not YAML is a template. `line` is the line of the syntax error.

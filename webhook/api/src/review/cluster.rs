@@ -63,7 +63,7 @@ pub struct ControlPlaneTopology<'a> {
 }
 
 impl ClusterTopology<'_> {
-    /// The namespace and the name of the class; the namespace is `None` if it is that of the Cluster.
+    /// The namespace and the name of the class; the namespace is `None` if the topology names none, and is then that of the Cluster.
     pub fn class(&self) -> Option<(Option<&str>, &str)> {
         let by_ref = self
             .class_ref

@@ -527,8 +527,8 @@ fn kubelet_label_refused(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut
                     reason: CauseReason::Forbidden,
                     value: Some(HIDDEN.to_owned()),
                     detail: format!("Kubernetes does not let a kubelet set {label}, so the kubelet exits at startup").into(),
-                    remedy: "remove the label here. If its domain is node-role.kubernetes.io, node-restriction.kubernetes.io or \
-                             node.cluster.x-k8s.io, set it in spec.machineTemplate.metadata.labels, or for workers in \
+                    remedy: "remove the label here. If its domain is node-role.kubernetes.io or node-restriction.kubernetes.io, \
+                             set it in spec.machineTemplate.metadata.labels, or for workers in \
                              spec.template.metadata.labels of the MachineDeployment: Cluster API copies it to the Node. Set any other \
                              label with kubectl label node".into(),
                 };

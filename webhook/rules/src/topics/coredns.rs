@@ -202,9 +202,9 @@ fn version_unknown(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fa
         );
         faults.push(fault(new, CauseReason::Invalid, detail, remedy));
     } else if let Some(new) = first_tag(change) {
-        let detail = "the tag was unset, so kcp-webhook does not know which version of CoreDNS runs; if that version is newer \
-                      than the tag, or Cluster API does not know that version, Cluster API never updates CoreDNS; its \
-                      reconciles of the control plane then fail as soon as all Machines are up to date";
+        let detail = "imageTag was unset before, so kcp-webhook does not know which version of CoreDNS runs. Cluster API cannot \
+                      update CoreDNS if the running version is newer than the new tag, or unknown to Cluster API. Each reconcile \
+                      of the control plane then fails once all Machines are up to date";
         let name = change.new.metadata.name.as_deref().unwrap_or("NAME");
         let remedy = format!(
             "compare the tag with the CoreDNS that runs: kubectl kcp plan {name}{} -f FILE",

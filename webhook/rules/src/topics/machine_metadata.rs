@@ -63,8 +63,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "machine-annotation-misplaced",
         summary: "annotations that are meant for one Machine must not be set on all Machines",
-        why: "Cluster API copies the annotations to every Machine of the control plane. The annotations that this rule denies \
-              pause every Machine, make MachineHealthChecks replace every Machine, or record a remediation that never happened.",
+        why: "Cluster API copies the annotations to every Machine of the control plane. There they pause the Machines, make \
+              MachineHealthChecks replace all of them, or record a remediation that never happened. This rule denies them.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,

@@ -34,7 +34,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "claim-name-changed",
-        summary: "the claim of a claimed cluster must not change",
+        summary: "claimName of a ClusterDeployment must not change once it is set",
         why: "claimName assigns a cluster to its ClusterClaim. A change takes the cluster away from its \
               user, or gives the cluster to two users.",
         operations: ON_UPDATE,

@@ -127,8 +127,7 @@ fn replicas_dropped(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut F
             field: FIELD.into(),
             reason: CauseReason::Required,
             value: None,
-            detail: format!("if omitted, replicas defaults to 1, but the control plane has {old} Machines")
-                .into(),
+            detail: format!("if omitted, replicas defaults to 1, but the stored value is {old}").into(),
             remedy: format!("set {old} to keep all Machines, or 1 to scale down").into(),
         });
     }

@@ -209,9 +209,9 @@ fn unobserved_fault(
         Stage::Compared => (
             Action::Warn,
             format!(
-                "Cluster API has compared the Machines with the last change, and no Machine is outdated. But \
-                 status.observedGeneration does not include the change {generations}. Either the reconciles of Cluster API fail at a \
-                 later step, or an earlier one failed and Cluster API has not written the status since"
+                "Cluster API has compared the Machines with the last change, and no Machine is outdated, but \
+                 status.observedGeneration is still {observed}, and the change has generation {generation}. Either each reconcile fails \
+                 after this comparison, or one reconcile failed and no later one has written the status"
             ),
             format!("find the cause: kubectl kcp why {place}"),
         ),

@@ -44,7 +44,7 @@ impl fmt::Display for MachineOfNode {
     }
 }
 
-/// A Node as decisions about its labels need it.
+/// The parts of a Node that decide how its labels may change.
 #[derive(Clone, Debug)]
 pub struct LabelledNode {
     pub json: String,

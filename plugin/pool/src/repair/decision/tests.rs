@@ -263,8 +263,8 @@ fn force_names_what_frees_the_entry() {
         (
             entry("False", Some("us")),
             format!(
-                "not freed: the entry is reserved for ClusterDeployment us, which does not exist, but may be about \
-                 to be created{release}"
+                "not freed: the entry is reserved for ClusterDeployment us, which does not exist; another process \
+                 may be about to create it{release}"
             ),
         ),
         (

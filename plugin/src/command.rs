@@ -12,6 +12,7 @@ use crate::{
         certificates::CertificatesArguments,
         completion::CompletionArguments,
         etcd::{EtcdArguments, EtcdCommand},
+        exporter::ExporterArguments,
         generate::GenerateArguments,
         kubectl::KubectlArguments,
         leader_migration::LeaderMigrationArguments,
@@ -85,6 +86,8 @@ pub enum Command {
     Validate(ValidateArguments),
     /// Write the state of a control plane to an archive without secrets, for a person who helps you
     Bundle(BundleArguments),
+    /// Serve the health of control planes as metrics for Prometheus
+    Exporter(ExporterArguments),
     /// Save a snapshot of a control plane's etcd, or maintain its members
     Etcd(EtcdArguments),
     /// Check and prepare the handover of controllers between controller managers (KEP-2436)
@@ -121,6 +124,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "audit",
             "validate",
             "bundle",
+            "exporter",
         ],
     ),
     (
@@ -259,7 +263,7 @@ impl Command {
         match self {
             Self::Pool(pool) => matches!(pool.command, PoolCommand::Exec(_)),
             Self::Etcd(etcd) => matches!(etcd.command, EtcdCommand::Snapshot(_) | EtcdCommand::Restore(_)),
-            Self::Validate(_) => true,
+            Self::Validate(_) | Self::Exporter(_) => true,
             _ => false,
         }
     }
@@ -336,7 +340,7 @@ mod tests {
     }
 
     /// The commands that change nothing in a cluster.
-    const READERS: [&str; 24] = [
+    const READERS: [&str; 25] = [
         "status",
         "why",
         "plan",
@@ -344,6 +348,7 @@ mod tests {
         "rollout history",
         "audit",
         "bundle",
+        "exporter",
         "etcd members",
         "etcd check",
         "etcd restore",

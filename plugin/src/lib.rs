@@ -59,9 +59,9 @@ use change::confirmation::NotConfirmed;
 use cluster::reads::{etcd::MemberError, machine::NoSuchMachine};
 use command::{Arguments, Command};
 use commands::{
-    audit, bundle, certificates, completion as completion_command, etcd, generate, kubectl, leader_migration,
-    lint, machine, man, node, plan, pool, reconcile, rollout, rules, scale, status, upgrade, validate,
-    version, webhook, why,
+    audit, bundle, certificates, completion as completion_command, etcd, exporter, generate, kubectl,
+    leader_migration, lint, machine, man, node, plan, pool, reconcile, rollout, rules, scale, status,
+    upgrade, validate, version, webhook, why,
 };
 use kcp_storage::StorageError;
 use session::Session;
@@ -178,6 +178,7 @@ async fn dispatch(command: Command, session: &Session) -> anyhow::Result<Verdict
         Command::Audit(arguments) => Box::pin(audit::run(&arguments, session)).await,
         Command::Validate(arguments) => Box::pin(validate::run(&arguments, session)).await,
         Command::Bundle(arguments) => Box::pin(bundle::run(&arguments, session)).await,
+        Command::Exporter(arguments) => Box::pin(exporter::run(arguments, session)).await,
         Command::Etcd(arguments) => etcd::run(arguments, session).await,
         Command::LeaderMigration(arguments) => Box::pin(leader_migration::run(arguments, session)).await,
         Command::Pool(arguments) => pool::run(arguments, session).await,

@@ -33,6 +33,7 @@ mod etcd_several;
 mod etcd_snapshot;
 mod etcd_snapshot_s3;
 mod etcd_upgrade;
+mod exporter;
 mod faults;
 mod fleet;
 mod flows;

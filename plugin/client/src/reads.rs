@@ -14,7 +14,8 @@
 //!
 //! Several control planes, and other things:
 //!
-//! - [`list`]: all control planes of one or all namespaces, from the management cluster
+//! - [`list`]: all control planes of one or all namespaces, from the management cluster; [`kept`]: what a program keeps that reads
+//!   them again and again
 //! - [`controller_lease`], [`extensions`], [`versions`]: Cluster API's controllers, runtime extensions and programs
 //! - [`deprecated_apis`]: which deprecated APIs clients use; [`leader_migration`]: the controller managers and their Leases
 //! - [`audit`], [`bundle`], [`validation`]: what these commands check or store
@@ -39,6 +40,7 @@ pub mod extensions;
 pub mod failed_writes;
 pub mod failure;
 pub mod first_machine;
+pub mod kept;
 pub mod leader_migration;
 pub mod list;
 pub mod machine;
@@ -66,6 +68,7 @@ pub mod example;
 
 use std::time::{Duration, Instant};
 
+pub use kept::Kept;
 pub use list::{check_namespace_exists, for_each, list};
 pub use management::{read_control_plane_name, read_from_management};
 pub use observe::{observe, unread_snapshot};

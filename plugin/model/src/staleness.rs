@@ -81,7 +81,7 @@ pub fn find_stuck(observed: &Snapshot, now: Timestamp) -> Vec<StuckProblem> {
         machines,
         ..
     } = observed;
-    let progress = last_progress(control_plane, machines, now);
+    let progress = last_progress(observed, now);
     let refused = RefusedWrite::blocker(observed, now);
     let waits: Vec<StuckProblem> = machines
         .iter()
@@ -119,11 +119,14 @@ fn time_limit(observed: &Snapshot, blocker: &Problem) -> Duration {
     }
 }
 
-fn last_progress(
-    control_plane: &KubeadmControlPlane,
-    machines: &[Machine],
-    now: Timestamp,
-) -> Option<Timestamp> {
+/// When a change of the control plane last made progress: a Machine was created, was deleted or became ready, or a condition in
+/// [`ACTIVITIES`] changed. `None` if no object has such a time.
+pub fn last_progress(observed: &Snapshot, now: Timestamp) -> Option<Timestamp> {
+    let Snapshot {
+        control_plane,
+        machines,
+        ..
+    } = observed;
     let of_machines = machines.iter().flat_map(|machine| {
         let ready = machine.condition("Ready").filter(|ready| ready.is_true());
         let ready = ready.and_then(|ready| ready.last_transition_time);

@@ -76,7 +76,7 @@ pub async fn observe(
     })
 }
 
-fn by_node(machines: &[Machine]) -> MachineByNode {
+pub(super) fn by_node(machines: &[Machine]) -> MachineByNode {
     machines
         .iter()
         .filter_map(|machine| Some((machine.node()?.to_owned(), machine.name().to_owned())))

@@ -1,6 +1,10 @@
 //! Reads the workload cluster and etcd. The members of a stacked etcd are reached through the workload cluster.
 
-use std::{collections::BTreeMap, future::Future, time::Instant};
+use std::{
+    collections::BTreeMap,
+    future::{Future, ready},
+    time::Instant,
+};
 
 use kcp_api::{KubeadmControlPlane, Object as _};
 use serde_json::Value;
@@ -170,12 +174,56 @@ async fn workload_and_stacked_etcd(
             return (Reading::Failed(failure.clone()), Reading::Failed(failure), etcd);
         }
     };
+    let access = match &access {
+        None => Err(Reading::Excluded { flag: NO_ETCD }),
+        Some(Err(failure)) => Err(Reading::Failed(failure.clone())),
+        Some(Ok(access)) => Ok(access),
+    };
+    read_opened(secrets, &cluster, access, machines).await
+}
+
+/// The credentials for a workload cluster and its stacked etcd, for several reads. A connection does not stay open between reads that
+/// are further apart than the time limit of one, because the limit also ends a connection that is idle.
+pub struct WorkloadAccess {
+    cluster: WorkloadCluster,
+    etcd: Access,
+}
+
+impl WorkloadAccess {
+    /// Reads the credentials. Sends no request to the workload cluster itself.
+    pub async fn open(secrets: &Secrets<'_>) -> Result<Self, Failure> {
+        let (cluster, etcd) = tokio::join!(WorkloadCluster::open(secrets), Access::read(secrets, true));
+        Ok(Self {
+            cluster: cluster?,
+            etcd: etcd?,
+        })
+    }
+
+    /// Reads the workload cluster and etcd, and stops reading at the end of the Secrets. Reads no Secret.
+    pub async fn read(&self, secrets: &Secrets<'_>, machines: MachineByNode) -> WorkloadAndEtcd {
+        Box::pin(read_opened(
+            secrets,
+            &self.cluster,
+            Ok(&self.etcd),
+            ready(machines),
+        ))
+        .await
+    }
+}
+
+/// Reads a workload cluster and its stacked etcd. Without `access`, the reading of etcd is the one in its place.
+async fn read_opened(
+    secrets: &Secrets<'_>,
+    cluster: &WorkloadCluster,
+    access: Result<&Access, Reading<EtcdSurvey>>,
+    machines: impl Future<Output = MachineByNode>,
+) -> WorkloadAndEtcd {
+    let without_etcd = matches!(access, Err(Reading::Excluded { .. }));
     let (nodes_known, nodes) = oneshot::channel();
     let etcd = async {
         let access = match access {
-            None => return Reading::Excluded { flag: NO_ETCD },
-            Some(Err(failure)) => return Reading::Failed(failure),
-            Some(Ok(access)) => access,
+            Ok(access) => access,
+            Err(unread) => return unread,
         };
         let (nodes, machines) = tokio::join!(nodes, machines);
         let labelled = match nodes {
@@ -188,7 +236,7 @@ async fn workload_and_stacked_etcd(
             etcd::stacked_queries(&cluster.server.client, &machines, labelled.map(|node| node.name));
         let failures = etcd::FailureContext::of_cluster(secrets, true, &cluster.server.url);
         let timeouts = time_limits::for_etcd(time_limits::remaining(secrets.end));
-        etcd::survey(queries, &access, &failures, timeouts).await
+        etcd::survey(queries, access, &failures, timeouts).await
     };
     let lacks_etcd = async { !without_etcd && cluster.reports_etcd_failure().await };
     let ((workload, endpoint_certificate), mut etcd, api_server_lacks_etcd) = tokio::join!(

@@ -1,0 +1,219 @@
+//! Reads control planes in rounds. Each round lists them in the management cluster, and reads the workload cluster and etcd of
+//! each. A control plane that is healthy and does not change needs no other read; all others are read as completely as by `status`.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::{BTreeMap, BTreeSet},
+    future::ready,
+    mem::take,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures_util::stream::{self, StreamExt as _};
+use kcp_api::Object as _;
+use kcp_client::{
+    Connection, Error,
+    reader::Reader,
+    reads::{self, Excluded, Kept},
+};
+use kcp_control_plane::snapshot::Snapshot;
+use tokio::{
+    sync::Notify,
+    time::{Instant as Clock, sleep_until},
+};
+
+use crate::{
+    commands::exporter::{
+        ExporterArguments,
+        metrics::{Judged, Samples},
+        published::{Name, Published, Round},
+    },
+    terminal::Terminal,
+};
+
+/// The maximum number of control planes that are read at the same time, and of those that respond slowly. Each needs a dozen
+/// connections.
+const MAX_CONCURRENT_READS: usize = 16;
+
+/// How long facts are kept that no list contains, such as when a CA expires.
+const KEPT_FOR: Duration = Duration::from_secs(10 * 60);
+
+pub(super) struct Rounds<'r> {
+    connection: &'r Connection,
+    arguments: &'r ExporterArguments,
+    published: &'r Arc<Published>,
+    /// The control planes of the last list.
+    known: RefCell<BTreeMap<Name, Known>>,
+    /// The control planes of the last list that respond slowly and wait for their read.
+    slow: RefCell<Vec<Snapshot>>,
+    slow_listed: Notify,
+    /// The control planes that were read completely since the last round ended.
+    complete_reads: Cell<u32>,
+}
+
+#[derive(Default)]
+struct Known {
+    kept: Option<(Kept, Instant)>,
+    /// Whether the last read took more than half of its time limit.
+    is_slow: bool,
+}
+
+impl<'r> Rounds<'r> {
+    pub(super) fn new(
+        connection: &'r Connection,
+        arguments: &'r ExporterArguments,
+        published: &'r Arc<Published>,
+    ) -> Self {
+        Self {
+            connection,
+            arguments,
+            published,
+            known: RefCell::default(),
+            slow: RefCell::default(),
+            slow_listed: Notify::new(),
+            complete_reads: Cell::new(0),
+        }
+    }
+
+    /// Reads in rounds for ever. Prints why the control planes cannot be listed.
+    pub(super) async fn run(&self, terminal: &Terminal) {
+        let mut last_error: Option<String> = None;
+        loop {
+            let started = Clock::now();
+            let error = Box::pin(self.round()).await.err().map(|error| error.to_string());
+            self.published.end_round(Round {
+                is_listed: error.is_none(),
+                complete_reads: self.complete_reads.take(),
+                ended: self.connection.now(),
+                duration: started.elapsed(),
+            });
+            if let Some(error) = &error
+                && last_error.as_ref() != Some(error)
+            {
+                terminal.note(&format!("{error}; trying again"));
+            }
+            last_error = error;
+            sleep_until(started + self.arguments.interval).await;
+        }
+    }
+
+    async fn round(&self) -> Result<(), Error> {
+        let limit = reads::list_limit(self.arguments.interval.max(self.arguments.timeout));
+        let reader = reads::discover(self.connection, limit).await?;
+        let namespace = Some(self.connection.namespace.as_str());
+        let namespace = namespace.filter(|_| !self.arguments.all_namespaces);
+        let selector = self.arguments.selector.as_deref();
+        let listed = reads::list(&reader, namespace, selector, limit).await?;
+        let names: BTreeSet<Name> = listed.iter().map(name).collect();
+        self.published.retain(|name| names.contains(name));
+        self.know(names);
+        let (slow, quick): (Vec<Snapshot>, Vec<Snapshot>) =
+            listed.into_iter().partition(|listed| self.is_slow(&name(listed)));
+        *self.slow.borrow_mut() = slow;
+        self.slow_listed.notify_one();
+        self.read_each(&reader, quick).await;
+        Ok(())
+    }
+
+    /// Forgets all other control planes.
+    fn know(&self, names: BTreeSet<Name>) {
+        let mut known = self.known.borrow_mut();
+        known.retain(|name, _| names.contains(name));
+        for name in names {
+            known.entry(name).or_default();
+        }
+    }
+
+    fn is_slow(&self, name: &Name) -> bool {
+        self.known.borrow().get(name).is_some_and(|known| known.is_slow)
+    }
+
+    /// Reads the control planes that respond slowly, so that they do not delay the others. Runs beside [`Self::run`], for ever.
+    pub(super) async fn read_slow(&self) {
+        loop {
+            self.slow_listed.notified().await;
+            let slow = take(&mut *self.slow.borrow_mut());
+            if slow.is_empty() {
+                continue;
+            }
+            let limit = reads::list_limit(self.arguments.timeout);
+            // If this fails, the next round reports it.
+            if let Ok(reader) = reads::discover(self.connection, limit).await {
+                self.read_each(&reader, slow).await;
+            }
+        }
+    }
+
+    async fn read_each(&self, reader: &Reader<'_>, listed: impl IntoIterator<Item = Snapshot>) {
+        let reads = listed.into_iter().map(|listed| self.read(reader, listed));
+        let reads = stream::iter(reads).buffer_unordered(MAX_CONCURRENT_READS);
+        reads.for_each(|()| ready(())).await;
+    }
+
+    /// Reads one control plane, and publishes its metrics, unless it has been deleted meanwhile.
+    async fn read(&self, reader: &Reader<'_>, listed: Snapshot) {
+        let name = name(&listed);
+        let started = Instant::now();
+        let kept = self
+            .known
+            .borrow_mut()
+            .get_mut(&name)
+            .and_then(|known| known.kept.take());
+        let kept = kept.filter(|(_, since)| since.elapsed() < KEPT_FOR);
+        let (samples, kept) = Box::pin(self.judge(reader, listed, kept)).await;
+        if let Some(known) = self.known.borrow_mut().get_mut(&name) {
+            known.kept = kept;
+            known.is_slow = started.elapsed() > self.arguments.timeout / 2;
+            self.published.set(name, samples);
+        }
+    }
+
+    async fn judge(
+        &self,
+        reader: &Reader<'_>,
+        listed: Snapshot,
+        kept: Option<(Kept, Instant)>,
+    ) -> (Samples, Option<(Kept, Instant)>) {
+        let end = || Instant::now() + self.arguments.timeout;
+        let now = || self.connection.now();
+        if let Some((kept, since)) = kept {
+            let observed = kept.observe(self.connection, listed.clone(), end()).await;
+            let judged = Judged::new(&observed, now());
+            if judged.is_settled() {
+                return (judged.samples(), Some((kept, since)));
+            }
+        }
+        self.complete_reads.set(self.complete_reads.get() + 1);
+        let (namespace, name) = name(&listed);
+        let read = reads::observe(reader, &namespace, &name, Excluded::default(), end()).await;
+        let observed = match read {
+            Ok(observed) => observed,
+            Err(error) => reads::unread_snapshot(listed.clone(), &error),
+        };
+        let judged = Judged::new(&observed, now());
+        if judged.is_settled()
+            && let Some(kept) = Kept::new(self.connection, &observed, end()).await
+        {
+            let read = (
+                observed.workload.clone(),
+                observed.endpoint_certificate.clone(),
+                observed.etcd.clone(),
+            );
+            let short = kept.add_to(listed, read);
+            // Otherwise, a problem would come and go with the kind of the read.
+            if Judged::new(&short, now()).problems() == judged.problems() {
+                return (judged.samples(), Some((kept, Instant::now())));
+            }
+        }
+        (judged.samples(), None)
+    }
+}
+
+fn name(listed: &Snapshot) -> Name {
+    let control_plane = &listed.control_plane;
+    (
+        control_plane.namespace().to_owned(),
+        control_plane.name().to_owned(),
+    )
+}

@@ -97,6 +97,7 @@ fn every_image_of_a_manifest_has_a_containerfile() {
     let expected: BTreeSet<String> = [
         "kcp-webhook".to_owned(),
         format!("kcp-webhook:{VERSION}"),
+        "kubectl-kcp".to_owned(),
         format!("kubectl-kcp:{VERSION}"),
     ]
     .into();

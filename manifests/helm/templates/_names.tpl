@@ -16,6 +16,9 @@
 {{- if not (regexMatch "^Cluster|WebhookConfiguration$" .object.kind) }}
 {{- $_ := set .object.metadata "namespace" .root.Release.Namespace }}
 {{- end }}
+{{- range .object.subjects }}
+{{- $_ := set . "namespace" (default $.root.Release.Namespace .namespace) }}
+{{- end }}
 ---
 {{ toYaml .object }}
 {{ end }}
@@ -29,11 +32,11 @@
 {{- end }}
 {{- end }}
 
-{{/* The image of both Deployments. */}}
+{{/* An image of the values. */}}
 {{- define "kcp-webhook.image" -}}
-{{- if .Values.image.digest -}}
-{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- if .image.digest -}}
+{{ .image.repository }}@{{ .image.digest }}
 {{- else -}}
-{{ .Values.image.repository }}:{{ default .Chart.AppVersion .Values.image.tag }}
+{{ .image.repository }}:{{ default .root.Chart.AppVersion .image.tag }}
 {{- end }}
 {{- end }}

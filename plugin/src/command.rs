@@ -17,6 +17,7 @@ use crate::{
         kubectl::KubectlArguments,
         leader_migration::LeaderMigrationArguments,
         lint::LintArguments,
+        logs::LogsArguments,
         machine::MachineArguments,
         man::ManArguments,
         node::NodeArguments,
@@ -74,6 +75,8 @@ pub enum Command {
     Machine(MachineArguments),
     /// Make the controller of a control plane or Machine try again now
     Reconcile(ReconcileArguments),
+    /// Show the logs of a component of a control plane on all its Machines, in the order of their times
+    Logs(LogsArguments),
     /// Run kubectl against the workload cluster of a control plane
     Kubectl(KubectlArguments),
     /// Join hosts to the cluster that the kubeconfig selects, and remove or label its Nodes
@@ -123,6 +126,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "certificates",
             "audit",
             "validate",
+            "logs",
             "bundle",
             "exporter",
         ],
@@ -340,7 +344,7 @@ mod tests {
     }
 
     /// The commands that change nothing in a cluster.
-    const READERS: [&str; 25] = [
+    const READERS: [&str; 26] = [
         "status",
         "why",
         "plan",
@@ -349,6 +353,7 @@ mod tests {
         "audit",
         "bundle",
         "exporter",
+        "logs",
         "etcd members",
         "etcd check",
         "etcd restore",

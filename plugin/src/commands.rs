@@ -10,6 +10,7 @@ pub mod generate;
 pub mod kubectl;
 pub mod leader_migration;
 pub mod lint;
+pub mod logs;
 pub mod machine;
 pub mod man;
 pub mod node;

@@ -60,7 +60,7 @@ use cluster::reads::{etcd::MemberError, machine::NoSuchMachine};
 use command::{Arguments, Command};
 use commands::{
     audit, bundle, certificates, completion as completion_command, etcd, exporter, generate, kubectl,
-    leader_migration, lint, machine, man, node, plan, pool, reconcile, rollout, rules, scale, status,
+    leader_migration, lint, logs, machine, man, node, plan, pool, reconcile, rollout, rules, scale, status,
     upgrade, validate, version, webhook, why,
 };
 use kcp_storage::StorageError;
@@ -172,6 +172,7 @@ async fn dispatch(command: Command, session: &Session) -> anyhow::Result<Verdict
         Command::Upgrade(arguments) => Box::pin(upgrade::run(arguments, session)).await,
         Command::Machine(arguments) => Box::pin(machine::run(arguments, session)).await,
         Command::Reconcile(arguments) => Box::pin(reconcile::run(arguments, session)).await,
+        Command::Logs(arguments) => Box::pin(logs::run(arguments, session)).await,
         Command::Kubectl(arguments) => Box::pin(kubectl::run(arguments, session)).await,
         Command::Node(arguments) => Box::pin(node::run(arguments, session)).await,
         Command::Certificates(arguments) => Box::pin(certificates::run(arguments, session)).await,

@@ -13,6 +13,7 @@ mod class_clusters;
 mod cluster_rules;
 mod cluster_view;
 mod completion;
+mod component_logs;
 mod configuration;
 mod confirmations;
 mod consequences;

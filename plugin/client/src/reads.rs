@@ -8,6 +8,7 @@
 //!   [`template`]: its infrastructure template; [`workers`], [`topology`]: the workers and the class of its Cluster;
 //!   [`certificates`], [`secret`]: its Secrets
 //! - [`workload_and_etcd`]: the workload cluster ([`workload`]) and, through it, [`etcd`], with credentials from Secrets
+//! - [`component_logs`]: the logs of its components, from the kubelets
 //! - [`change`], [`machine`]: what decides whether it, or one of its Machines, may be changed
 //! - [`first_machine`]: what exists only on the Node of the first Machine; [`drain`]: what decides how Nodes are drained
 //! - [`rollout_events`], [`failed_writes`]: the Events about it
@@ -32,6 +33,7 @@ pub mod bundle;
 pub mod certificates;
 pub mod change;
 pub mod cluster_info;
+pub mod component_logs;
 pub mod controller_lease;
 pub mod deprecated_apis;
 pub mod drain;

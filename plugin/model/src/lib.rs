@@ -6,6 +6,7 @@
 //! - [`webhook`]: whether the API server calls kcp-webhook, and the patches that disable and enable the webhook
 //! - [`validation`]: the Pods that validate the Nodes of a cluster, and the result of each check
 //! - [`bundle`]: the files of a debug bundle, without secrets
+//! - [`component_log`]: the lines of the log of a component
 //! - [`why`]: who acts next on a control plane, since when, and why
 //! - [`verbs`]: one decision for each command that writes
 //! - [`wait`]: whether a change is complete, and what is still missing
@@ -58,6 +59,7 @@ pub mod audit;
 pub mod bundle;
 pub mod change;
 pub mod checks;
+pub mod component_log;
 pub mod controller_release;
 pub mod drain;
 pub mod duration;

@@ -308,7 +308,7 @@ fn expired_certificate(
 }
 
 /// Whether all requests to this server would fail with the same error.
-const fn fails_every_request(error: &Error) -> bool {
+pub(super) const fn fails_every_request(error: &Error) -> bool {
     matches!(
         error,
         Error::Unreachable { .. }

@@ -35,7 +35,7 @@ const ROLES: [&str; 4] = [
 ];
 
 /// The files of a complete archive.
-const FILES: [&str; 21] = [
+const FILES: [&str; 26] = [
     "index.json",
     "management/clusters.json",
     "management/events.json",
@@ -53,7 +53,12 @@ const FILES: [&str; 21] = [
     "version.json",
     "webhook.json",
     "why.json",
+    "workload/events.json",
     "workload/leases.json",
+    "workload/logs/MACHINE/etcd.log",
+    "workload/logs/MACHINE/kube-apiserver.log",
+    "workload/logs/MACHINE/kube-controller-manager.log",
+    "workload/logs/MACHINE/kube-scheduler.log",
     "workload/nodeleases.json",
     "workload/nodes.json",
     "workload/pods.json",
@@ -72,6 +77,7 @@ async fn bundled(management: &ManagementCluster) -> Result<()> {
     cluster.settled(1).await?;
     cluster.check_health().await?;
     planted.in_objects(management, &cluster).await?;
+    planted.in_logs(management, &cluster).await?;
     planted.read_those_of_cluster_api(management).await?;
 
     let folder = management.run().subfolder("debug-bundle")?;
@@ -185,9 +191,22 @@ async fn is_complete_and_clean(
         Ok(bundle)
     })
     .await?;
-    let names: Vec<&str> = bundle.files.keys().map(String::as_str).collect();
+    let machine = bundle.items("management/machines.json")?;
+    let machine = machine
+        .first()
+        .and_then(|machine| machine.pointer("/metadata/name"));
+    let machine = machine.and_then(Value::as_str).context("no Machine")?;
+    let names = bundle.files.keys().map(|name| name.replace(machine, "MACHINE"));
+    let names: Vec<String> = names.collect();
     ensure!(names == FILES, "{names:?}");
     planted.is_absent_from(&bundle.files)?;
+    let log = format!("workload/logs/{machine}/etcd.log");
+    let log = bundle.files.get(&log).context("no log")?;
+    let lines: Vec<&str> = log.lines().collect();
+    ensure!(
+        matches!(lines[..], [token, key] if token.ends_with("Z joins with <redacted>") && key.ends_with("Z <redacted>")),
+        "{log}"
+    );
 
     // What helps is there: names, versions, conditions and harmless flags.
     let control_planes = bundle.items("management/kubeadmcontrolplanes.json")?;

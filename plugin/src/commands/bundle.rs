@@ -38,12 +38,13 @@ const INDEX: &str = "index.json";
 #[derive(Debug, Args)]
 #[command(
     after_help = "The archive contains the results of `status`, `why`, `plan`, `version` and `webhook status`; the objects of \
-        the Cluster and the Events about them; the webhook configurations; and the Nodes, static Pods and Leases of the \
-        workload cluster. Its file index.json lists all files, and says what could not be read, and why.
+        the Cluster and the Events about them; the webhook configurations; the Nodes, static Pods and Leases of the \
+        workload cluster and the Events about them; and the last 2,000 lines of the logs of etcd, kube-apiserver, \
+        kube-controller-manager and kube-scheduler on each Machine. Its file index.json lists all files, and says what could not be read, and why.
 
 The archive contains no Secrets. In other objects, text stays only in fields that are known to contain no secrets; all other \
-text is replaced with <redacted>. Names, addresses and messages stay; in messages, tokens and keys are replaced. Read the \
-files before you send them.
+text is replaced with <redacted>. Names, addresses, messages and logs stay; in messages and logs, tokens and keys are \
+replaced. Read the files before you send them.
 
 Exits with 0 if the archive was written, even if some parts could not be read.
 

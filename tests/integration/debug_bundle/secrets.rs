@@ -1,6 +1,7 @@
 //! Random secrets in each place where one can stand, and the search for them.
 
 use std::collections::BTreeMap;
+use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -14,6 +15,7 @@ use kube::Api;
 use serde_json::{Value, json};
 
 use super::{NAME, NAMESPACE, VERSION};
+use crate::component_logs::serve;
 use crate::objects::{control_plane, written};
 
 /// The annotation with the manifest of the last `kubectl apply`, and any other.
@@ -45,6 +47,30 @@ impl Planted {
     fn annotations(&mut self, object: &str) -> Value {
         let annotations = ANNOTATIONS.map(|name| (name.to_owned(), self.secret(format!("{object} {name}"))));
         json!(BTreeMap::from(annotations))
+    }
+
+    /// Makes kwok serve logs that quote a token and a key.
+    pub(super) async fn in_logs(&mut self, management: &ManagementCluster, cluster: &Cluster) -> Result<()> {
+        let workload = management.machines().cluster(NAMESPACE, NAME).await?;
+        let folder = management.run().subfolder("debug-bundle-logs")?;
+        let machines = cluster.machines().await?;
+        let machine = machines.first().context("no Machine")?;
+        for component in [
+            "etcd",
+            "kube-apiserver",
+            "kube-controller-manager",
+            "kube-scheduler",
+        ] {
+            let file = folder.join(format!("{component}.log"));
+            let (token, key) = (self.bootstrap_token("log"), self.secret("key in a log"));
+            let text = format!(
+                "2026-01-01T12:00:00Z stderr F joins with {token}\n\
+                 2026-01-01T12:00:01Z stderr F -----BEGIN KEY----- {key} -----END KEY-----\n"
+            );
+            fs::write(&file, text)?;
+            serve(&workload, component, machine, [&file, &file]).await?;
+        }
+        Ok(())
     }
 
     /// Creates the control plane.

@@ -21,7 +21,7 @@ const MAX_BUNDLE_BYTES: usize = 16 << 20;
 pub struct Part {
     /// The path of the file in the bundle, such as `management/machines.json`.
     pub file: String,
-    /// The content as JSON. `None` if nothing could be read; the bundle then does not contain the file.
+    /// The content: JSON, or a log. `None` if nothing could be read; the bundle then does not contain the file.
     pub text: Option<String>,
     /// The number of objects in the file. `None` if the file is one document.
     pub objects: Option<usize>,
@@ -82,6 +82,24 @@ impl Part {
             objects: is_read.then_some(documents.len()),
             left_out: objects.len() - documents.len(),
             ..Self::unread(file, unread)
+        }
+    }
+
+    /// A log. It may quote a request or a file, so it loses tokens and keys. If it is too large, only its last lines stay.
+    pub fn log(file: &str, text: &str) -> Self {
+        let excess = text.len().saturating_sub(MAX_FILE_BYTES);
+        let line_end = text.bytes().skip(excess).position(|byte| byte == b'\n');
+        let start = match (excess, line_end) {
+            (0, _) => 0,
+            (_, Some(line_end)) => excess + line_end + 1,
+            (_, None) => text.len(),
+        };
+        let limit = MAX_FILE_BYTES >> 20;
+        let message = format!("the log is larger than {limit} MiB, so its beginning is left out");
+        let unread = (start > 0).then(|| Unread::new(&message, None));
+        Self {
+            text: text.get(start..).map(|text| without_secrets(text).into_owned()),
+            ..Self::unread(file, unread.into_iter().collect())
         }
     }
 

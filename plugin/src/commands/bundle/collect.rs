@@ -8,6 +8,7 @@ use kcp_client::{
     reads::{
         self, Excluded,
         bundle::{ObjectList, management::read_management_objects, workload::read_workload_objects},
+        component_logs::{ComponentLogs, LogQuery, MachineLog},
         failure::one_line,
         planned::Reads,
         time_limits::remaining,
@@ -18,7 +19,7 @@ use kcp_control_plane::{
     bundle::{Part, Redacted, Unread, part::limit_size},
     inspection::inspect,
     plan::{Desired, plan},
-    snapshot::{Failure, Reading, Snapshot},
+    snapshot::{Failure, Reading, Snapshot, workload::Component},
     why::explain,
 };
 use serde::Serialize;
@@ -43,6 +44,12 @@ const PLAN: &str = "plan.json";
 const VERSION: &str = "version.json";
 const WEBHOOK: &str = "webhook.json";
 
+/// The folder of the logs.
+const LOGS: &str = "workload/logs";
+
+/// The number of lines of each log, those at its end.
+const LOG_LINES: u32 = 2_000;
+
 /// The parts of a bundle.
 pub(super) struct Collected {
     pub(super) control_plane: KubeadmControlPlane,
@@ -66,10 +73,11 @@ pub(super) async fn collect(
         namespace: &connection.namespace,
         limit: reads::list_limit(left),
     };
-    let (handlers, management, workload, webhook, versions) = tokio::join!(
+    let (handlers, management, workload, logs, webhook, versions) = tokio::join!(
         Box::pin(reads.read_in_place_handlers()),
         Box::pin(read_management_objects(&reads, &observed)),
         Box::pin(read_workload_objects(connection, &observed, end)),
+        Box::pin(logs(connection, &observed, end)),
         Box::pin(read_webhook(connection, reads.limit)),
         Box::pin(timeout(left, read_versions(connection)))
     );
@@ -81,10 +89,45 @@ pub(super) async fn collect(
         Err(error) => Part::unread(WEBHOOK, vec![unread(&error)]),
     });
     parts.extend(management.into_iter().chain(workload).map(object_part));
+    // Last, because these are the largest files, and a bundle has a maximum size.
+    parts.extend(logs);
     Ok(Collected {
         control_plane: observed.control_plane,
         parts: limit_size(parts),
     })
+}
+
+/// The ends of the logs of all components. There are none until the control plane is initialized.
+async fn logs(connection: &Connection, observed: &Snapshot, end: Instant) -> Vec<Part> {
+    if !observed.control_plane.status.initialized {
+        return Vec::new();
+    }
+    let all_unread = |failure: &Failure| vec![Part::unread(LOGS, vec![failure.into()])];
+    let logs = match ComponentLogs::open(connection, &observed.control_plane, end).await {
+        Ok(logs) => logs,
+        Err(failure) => return all_unread(&failure),
+    };
+    let mut parts = Vec::new();
+    for component in Component::ALL {
+        let query = LogQuery {
+            component,
+            is_previous: false,
+            lines: LOG_LINES,
+        };
+        match logs.read(&observed.machines, query, |_| None).await {
+            Ok(logs) => parts.extend(logs.iter().map(|log| log_part(component, log))),
+            Err(failure) => return all_unread(&failure),
+        }
+    }
+    parts
+}
+
+fn log_part(component: Component, MachineLog { machine, text, .. }: &MachineLog) -> Part {
+    let file = format!("{LOGS}/{machine}/{}.log", component.as_str());
+    match text {
+        Ok(text) => Part::log(&file, text),
+        Err(failure) => Part::unread(&file, vec![failure.into()]),
+    }
 }
 
 /// The documents of `status`, `why` and `plan`, all of the same state.

@@ -1,12 +1,16 @@
-//! Reads the objects of the workload cluster: Nodes, the static Pods of the control plane, and Leases.
+//! Reads the objects of the workload cluster: Nodes, the static Pods of the control plane, Leases, and the Events about them.
 
 use std::time::Instant;
 
 use k8s_openapi::api::{
     coordination::v1::Lease,
     core::v1::{Node, Pod},
+    events::v1::Event,
 };
-use kcp_control_plane::snapshot::{Failure, Snapshot};
+use kcp_control_plane::{
+    bundle::selection::{ObjectNames, events_about, object_name},
+    snapshot::{Failure, Snapshot},
+};
 use kube::api::ListParams;
 use serde::Serialize;
 use serde_json::Value;
@@ -25,6 +29,10 @@ const NODES: &str = "workload/nodes.json";
 const PODS: &str = "workload/pods.json";
 const LEADER_LEASES: &str = "workload/leases.json";
 const KUBELET_LEASES: &str = "workload/nodeleases.json";
+const EVENTS: &str = "workload/events.json";
+
+/// The namespaces of Events: those about Nodes are in `default`.
+const EVENT_NAMESPACES: [&str; 2] = ["default", KUBE_SYSTEM];
 
 /// The Pods that kubeadm creates for the control plane.
 const CONTROL_PLANE_PODS: &str = "tier=control-plane";
@@ -57,7 +65,7 @@ pub async fn read_workload_objects(
 }
 
 fn unread(failure: &Failure) -> Vec<ObjectList> {
-    let files = [NODES, PODS, LEADER_LEASES, KUBELET_LEASES].into_iter();
+    let files = [NODES, PODS, LEADER_LEASES, KUBELET_LEASES, EVENTS].into_iter();
     files
         .map(|file| ObjectList::new(file, Err(failure.clone())))
         .collect()
@@ -68,7 +76,9 @@ async fn read(cluster: &WorkloadCluster) -> Vec<ObjectList> {
     let everything = ListParams::default();
     let of_control_plane = ListParams::default().labels(CONTROL_PLANE_PODS);
     let [controller_manager, scheduler] = LEASES;
-    let (nodes, pods, controller_manager, scheduler, node_leases) = tokio::join!(
+    let events = |namespace| objects.list(Some(namespace), &everything, |event: Event| json(&event));
+    let [of_nodes, of_pods] = EVENT_NAMESPACES.map(events);
+    let (nodes, pods, controller_manager, scheduler, node_leases, of_nodes, of_pods) = tokio::join!(
         Box::pin(objects.list(None, &everything, |mut node: Node| {
             if let Some(status) = &mut node.status {
                 // Leave out the images: a Node lists up to 50 of them, which are most of its size.
@@ -79,7 +89,9 @@ async fn read(cluster: &WorkloadCluster) -> Vec<ObjectList> {
         Box::pin(objects.list(Some(KUBE_SYSTEM), &of_control_plane, |pod: Pod| json(&pod))),
         Box::pin(objects.get::<Lease>(KUBE_SYSTEM, controller_manager)),
         Box::pin(objects.get::<Lease>(KUBE_SYSTEM, scheduler)),
-        Box::pin(objects.list(Some(NODE_LEASES), &everything, |lease: Lease| json(&lease)))
+        Box::pin(objects.list(Some(NODE_LEASES), &everything, |lease: Lease| json(&lease))),
+        Box::pin(of_nodes),
+        Box::pin(of_pods)
     );
     let list = |file: &str, kind: &str, read: Result<Vec<Value>, Error>| {
         ObjectList::new(
@@ -96,12 +108,26 @@ async fn read(cluster: &WorkloadCluster) -> Vec<ObjectList> {
                 .push(cluster.failures.describe("Lease", &error)),
         }
     }
-    vec![
+    let mut lists = vec![
         list(NODES, "Node", nodes),
         list(PODS, "Pod", pods),
         leader_leases,
         list(KUBELET_LEASES, "Lease", node_leases),
-    ]
+    ];
+    let names: ObjectNames = lists
+        .iter()
+        .flat_map(|list| list.objects.iter().filter_map(object_name))
+        .collect();
+    let mut events = ObjectList::new(EVENTS, Ok(Vec::new()));
+    for read in [of_nodes, of_pods] {
+        match read {
+            Ok(read) => events.objects.extend(read),
+            Err(error) => events.failures.push(cluster.failures.describe("Event", &error)),
+        }
+    }
+    events.objects = events_about(&names, events.objects);
+    lists.push(events);
+    lists
 }
 
 /// The object with `apiVersion` and `kind`, which `k8s_openapi` adds. It can always be written as JSON.
@@ -134,7 +160,7 @@ mod tests {
             })
             .collect();
         let why = "workload cluster: not read, because the control plane is not initialized yet";
-        let files = ["nodes", "pods", "leases", "nodeleases"];
+        let files = ["nodes", "pods", "leases", "nodeleases", "events"];
         let expected = files.map(|file| format!("workload/{file}.json: {why}"));
         assert_eq!(unread, expected);
     }

@@ -115,10 +115,12 @@ pub enum Problem {
         /// upgrade.
         version: String,
     },
-    /// The topology controller cannot apply the `ClusterClass` to the Cluster.
+    /// The topology controller changes nothing because of an error.
     TopologyFailed {
         /// The text of the Cluster's condition `TopologyReconciled`.
         message: String,
+        #[serde(skip)]
+        cause: TopologyError,
     },
     /// A lifecycle hook keeps the topology controller from continuing.
     LifecycleHook {
@@ -372,6 +374,17 @@ pub fn resume_machine_hint(machine: &str, namespace: &str) -> String {
     )
 }
 
+/// Why the topology controller changes nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum TopologyError {
+    /// The runtime extension of this `ExtensionConfig` fails.
+    Extension { name: String },
+    /// The version of the Cluster is below this one, which the control plane has.
+    LowerVersion { version: String, cluster: String },
+    #[default]
+    Other,
+}
+
 impl Problem {
     /// The text before and after the Machine's name in the message, if several Machines can have the same problem.
     pub(crate) fn cause_on_machine(&self) -> Option<(String, String)> {
@@ -492,11 +505,18 @@ impl Problem {
                     "Cluster API's topology controller has not set the control plane's version to {version} yet"
                 )
             }
-            Self::TopologyFailed { message } => {
-                format!(
+            Self::TopologyFailed { message, cause } => match cause {
+                TopologyError::Extension { name } => format!(
+                    "runtime extension {name} fails, so Cluster API's topology controller changes nothing: {message}"
+                ),
+                TopologyError::LowerVersion { version, .. } => format!(
+                    "the Cluster asks for a lower version than {version}, which the control plane has, so Cluster API's topology \
+                     controller changes nothing: {message}"
+                ),
+                TopologyError::Other => format!(
                     "Cluster API's topology controller cannot apply the ClusterClass to the Cluster: {message}"
-                )
-            }
+                ),
+            },
             Self::LifecycleHook { hook, message } => text(
                 format!(
                     "the runtime extension of hook {hook} must answer before Cluster API's topology controller continues"
@@ -703,10 +723,22 @@ impl Problem {
             Self::TopologyVersion { .. } => {
                 Some("to change the version, set spec.topology.version of the Cluster".to_owned())
             }
-            Self::TopologyFailed { .. } => Some(format!(
-                "correct what the message names; to see the ClusterClass and its templates: kubectl get \
-                 clusterclasses,kubeadmcontrolplanetemplates -n {namespace}"
-            )),
+            Self::TopologyFailed { cause, .. } => Some(match cause {
+                TopologyError::Extension { name: extension } => format!(
+                    "the owner of the extension must repair it; to see where it runs: kubectl get extensionconfig {extension} -o \
+                     yaml"
+                ),
+                TopologyError::LowerVersion { version, cluster } => format!(
+                    "Cluster API admits {version} only together with an annotation, which you can remove afterwards: kubectl patch \
+                     cluster {cluster} -n {namespace} --type=merge -p '{{\"metadata\":{{\"annotations\":{{\"{}\":\"\"}}}},\
+                     \"spec\":{{\"topology\":{{\"version\":\"{version}\"}}}}}}'",
+                    annotation::UNCHECKED_VERSION
+                ),
+                TopologyError::Other => format!(
+                    "correct what the message names; to see the ClusterClass and its templates: kubectl get \
+                     clusterclasses,kubeadmcontrolplanetemplates -n {namespace}"
+                ),
+            }),
             Self::LifecycleHook { .. } => {
                 Some("to see which runtime extensions there are: kubectl get extensionconfigs".to_owned())
             }

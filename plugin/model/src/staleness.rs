@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::{
     duration::format_duration, join_times::JoinLimit, plan::state::component_conditions, problem::Problem,
-    snapshot::Snapshot,
+    snapshot::Snapshot, topology,
 };
 use refused_write::RefusedWrite;
 
@@ -193,9 +193,7 @@ fn failed_topology_blocker(observed: &Snapshot, now: Timestamp) -> Option<StuckP
     let error = observed.cluster.value()?.topology_error()?;
     let since = error.last_transition_time?;
     (age(since, now) > OBSERVATION_LIMIT).then(|| StuckProblem {
-        blocker: Problem::TopologyFailed {
-            message: error.message_or_reason(),
-        },
+        blocker: topology::failed(observed, error),
         since,
     })
 }

@@ -14,7 +14,7 @@ use kcp_rules::syntax::parse_version;
 use serde::Serialize;
 
 use crate::{
-    problem::Problem,
+    problem::{Problem, TopologyError},
     snapshot::{Snapshot, workers::Worker},
 };
 
@@ -34,6 +34,13 @@ const MAX_SKIPPED: usize = 3;
 /// What precedes the names and messages of hooks in the message of `TopologyReconciled`
 /// (`exp/topology/scope/hookresponsetracker.go`).
 const BLOCKING_HOOKS: &str = "Following hooks are blocking ";
+
+/// What precedes the name of a handler of a runtime extension that failed (`internal/runtime/client/client.go`). The name ends with
+/// that of the `ExtensionConfig`, as in `before-upgrade.backup`.
+const FAILED_HANDLER: &str = "failed to call extension handler \"";
+
+/// What an upgrade plan says of a version that the control plane has left behind (`exp/topology/desiredstate/upgrade_plan.go`).
+const NOT_GREATER: &str = " must be greater than ";
 
 /// Whether the topology controller waits only for workers that an annotation keeps at the old version.
 pub fn is_deferred(condition: &Condition) -> bool {
@@ -71,6 +78,44 @@ pub fn pending_condition(cluster: &Cluster) -> Option<&Condition> {
     let condition = cluster.status.topology_reconciled.as_ref()?;
     let is_current = cluster.is_topology_seen() && cluster.topology_error().is_none();
     (is_current && condition.is_false()).then_some(condition)
+}
+
+/// The error that keeps the topology controller from changing the objects of the Cluster.
+pub fn failed(observed: &Snapshot, error: &Condition) -> Problem {
+    let handler = error.message.split_once(FAILED_HANDLER);
+    let handler = handler.and_then(|(_, rest)| rest.split_once('"'));
+    let extension = handler.and_then(|(handler, _)| handler.split_once('.'));
+    let cause = match (extension, observed.cluster.value()) {
+        (Some((_, name)), _) => TopologyError::Extension {
+            name: name.to_owned(),
+        },
+        (None, Some(cluster)) if error.message.contains(NOT_GREATER) => TopologyError::LowerVersion {
+            version: observed.control_plane.spec.version().to_owned(),
+            cluster: cluster.name().to_owned(),
+        },
+        (None, _) => TopologyError::Other,
+    };
+    Problem::TopologyFailed {
+        message: error.message_or_reason(),
+        cause,
+    }
+}
+
+/// The hooks and annotations for which the topology controller waits, and then those that come later.
+pub fn unfinished_hooks(cluster: &Cluster) -> Vec<String> {
+    let mut hooks: Vec<String> = Vec::new();
+    let names = blocking(cluster).into_iter().filter_map(|problem| match problem {
+        Problem::LifecycleHook { hook, .. } => Some(hook),
+        Problem::UpgradeAnnotation { annotation, .. } => Some(annotation),
+        _ => None,
+    });
+    let known = cluster.pending_hooks().chain(cluster.before_upgrade_hooks());
+    for hook in names.chain(known.map(str::to_owned)) {
+        if !hooks.contains(&hook) {
+            hooks.push(hook);
+        }
+    }
+    hooks
 }
 
 /// The hooks and annotations for which the topology controller waits.

@@ -112,6 +112,9 @@ pub mod annotation {
     /// The prefix of annotations of a Cluster that keep the upgrade of its managed topology from beginning. Cluster API 1.10 and
     /// later read them.
     pub const BEFORE_UPGRADE_HOOK_PREFIX: &str = "before-upgrade.hook.cluster.cluster.x-k8s.io";
+    /// On a Cluster, with any value: Cluster API's webhook does not compare the version of the topology with the one before
+    /// (`ClusterTopologyUnsafeUpdateVersionAnnotation`).
+    pub const UNCHECKED_VERSION: &str = "unsafe.topology.cluster.x-k8s.io/disable-update-version-check";
     /// On workers in a topology, with any value: these workers are not upgraded.
     pub const DEFER_UPGRADE: &str = "topology.cluster.x-k8s.io/defer-upgrade";
     /// On workers in a topology, with any value: neither these workers nor those after them in the list are upgraded.

@@ -25,10 +25,6 @@ use crate::{
     rule::InTopology,
 };
 
-/// If a Cluster has this annotation, Cluster API's webhook does not check its version
-/// (`ClusterTopologyUnsafeUpdateVersionAnnotation`).
-const UNCHECKED_VERSION: &str = "unsafe.topology.cluster.x-k8s.io/disable-update-version-check";
-
 /// The labels or annotations that a topology sets.
 type Values<'a> = Option<BTreeMap<Text<'a>, Option<Text<'a>>>>;
 
@@ -172,7 +168,7 @@ fn changed<'a>(
 /// version of the control plane counts instead of the version of this topology, so that a user can take back a pending version.
 fn asked_before<'a>(old: &Cluster<'a>, new: &Cluster<'a>) -> Option<ClusterTopology<'a>> {
     let mut topology = old.topology()?.clone();
-    if new.metadata.has_annotation(UNCHECKED_VERSION) {
+    if new.metadata.has_annotation(annotation::UNCHECKED_VERSION) {
         topology.version = None;
     }
     Some(topology)

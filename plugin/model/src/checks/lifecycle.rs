@@ -217,9 +217,7 @@ pub fn check_topology_not_reconciled(observed: &Snapshot, _: Timestamp) -> Check
     let Some(error) = cluster.topology_error() else {
         return Ok(Vec::new());
     };
-    let problem = Problem::TopologyFailed {
-        message: error.message_or_reason(),
-    };
+    let problem = topology::failed(observed, error);
     let finding = Finding::about(&problem, CheckOutcome::Fail, &observed.control_plane)
         .with_object(observed.object_name())
         .with_transition_time(error);
@@ -438,6 +436,25 @@ pub(super) mod test_cases {
                 topology_reports(o, "ReconcileFailed", "StandInMachineTemplate d/c1 not found");
             },
         ),
+        ("topology-not-reconciled", "a_runtime_extension_fails", |o| {
+            o.set_topology("v1.35.0");
+            topology_reports(
+                o,
+                "ReconcileFailed",
+                "error computing the desired state of the Cluster topology: failed to call extension handlers for hook \
+                 \"hooks.runtime.cluster.x-k8s.io/BeforeClusterUpgrade\": failed to call extension handler \
+                 \"before-upgrade.backup\": got failure response with message: the disk is full",
+            );
+        }),
+        ("topology-not-reconciled", "the_version_is_lowered", |o| {
+            o.set_topology("v1.34.1-rc.1");
+            topology_reports(
+                o,
+                "ReconcileFailed",
+                "error computing the desired state of the Cluster topology: invalid ControlPlane upgrade plan: item 0; version \
+                 v1.34.1-rc.1 must be greater than v1.34.1",
+            );
+        }),
         ("topology-not-reconciled", "no_upgrade_is_pending", |o| {
             topology_reports(o, "ClusterClassNotReconciled", "ClusterClass not reconciled");
         }),

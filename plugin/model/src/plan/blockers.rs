@@ -20,10 +20,25 @@ use crate::{
     },
     problem::{Problem, pauses},
     snapshot::{EtcdMembers, Snapshot, etcd::EtcdSurvey},
+    topology,
 };
 
 /// The reason in a condition while the controller cannot connect to the workload cluster.
 const CONNECTION_DOWN: &str = "ConnectionDown";
+
+/// What the topology controller waits for before it sets the version, or else that it has not set it.
+fn topology_blockers(observed: &Snapshot, desired: &KubeadmControlPlaneSpec) -> Vec<Problem> {
+    let is_upgrade = desired.version() != observed.control_plane.spec.version();
+    let cluster = observed.cluster.value();
+    let cluster = cluster.filter(|_| is_upgrade && observed.topology().is_some());
+    let hooks = cluster.map_or_else(Vec::new, topology::blocking);
+    if !hooks.is_empty() {
+        return hooks;
+    }
+    let version = observed.topology_version(desired).map(str::to_owned);
+    let version = version.map(|version| Problem::TopologyVersion { version });
+    version.into_iter().collect()
+}
 
 /// The blockers of the first step. Empty if the plan has no steps.
 pub fn blockers(observed: &Snapshot, desired: &KubeadmControlPlaneSpec, steps: &[PlanStep]) -> Vec<Problem> {
@@ -34,10 +49,8 @@ pub fn blockers(observed: &Snapshot, desired: &KubeadmControlPlaneSpec, steps: &
     let first = steps.iter().find(|step| step.action != Action::Wait);
     let has_preflight =
         first.is_some_and(|step| !matches!(step.purpose, Purpose::Initialize | Purpose::Remediate));
-    if has_preflight && let Some(version) = observed.topology_version(desired) {
-        blockers.push(Problem::TopologyVersion {
-            version: version.to_owned(),
-        });
+    if has_preflight {
+        blockers.extend(topology_blockers(observed, desired));
     }
     let joins =
         first.is_some_and(|step| step.action == Action::Create && step.purpose != Purpose::Initialize);
@@ -658,6 +671,29 @@ mod tests {
                 version: version.to_owned(),
             });
             assert_eq!(of(&observed, spec.clone()), Vec::from_iter(expected));
+        }
+    }
+
+    #[test]
+    fn a_hook_holds_the_next_version() {
+        let mut observed = observed();
+        observed.set_topology("v1.35.0");
+        let message = "Following hooks are blocking upgrade: BeforeControlPlaneUpgrade: not approved";
+        let mut reported = condition("TopologyReconciled", False, message);
+        reported.reason = "ClusterUpgrading".to_owned();
+        observed.cluster_mut().status.topology_reconciled = Some(reported);
+        let hook = Problem::LifecycleHook {
+            hook: "BeforeControlPlaneUpgrade".to_owned(),
+            message: Some("not approved".to_owned()),
+        };
+        let version = Problem::TopologyVersion {
+            version: "v1.35.0".to_owned(),
+        };
+        for (spec, expected) in [
+            (with_version(spec(), "v1.35.0"), hook),
+            (with_replicas(spec(), 5), version),
+        ] {
+            assert_eq!(of(&observed, spec), [expected]);
         }
     }
 

@@ -13,6 +13,7 @@ use kcp_control_plane::{
     inspection::{Basis, Health, Inspection},
     quorum::Votes,
     snapshot::{Reading, Snapshot, Workload, workload::Addon},
+    topology::unfinished_hooks,
 };
 
 /// The width of a label in the summary, with its colon and spaces, in terminal cells.
@@ -202,14 +203,10 @@ fn topology(observed: &Snapshot, now: Timestamp) -> Vec<(&'static str, String)> 
         .chain(versions("control plane", &status.control_plane_upgrades))
         .chain(versions("workers", &status.worker_upgrades))
         .collect();
-    let hooks: Vec<&str> = cluster
-        .pending_hooks()
-        .chain(cluster.before_upgrade_hooks())
-        .collect();
     [
         ("Topology", text),
         ("Upgrade", upgrade.join("; ")),
-        ("Hooks", hooks.join(", ")),
+        ("Hooks", unfinished_hooks(cluster).join(", ")),
     ]
     .into_iter()
     .filter(|(_, text)| !text.is_empty())

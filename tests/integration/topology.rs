@@ -10,7 +10,7 @@ use std::fs;
 use anyhow::{Context as _, Result, bail, ensure};
 use jiff::SignedDuration;
 use jiff::civil::Time;
-use kcp_tests::cluster::Cluster;
+use kcp_tests::cluster::{ClassSettings, Cluster};
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::{resources, wait};
 use serde_json::{Value, json};
@@ -123,7 +123,7 @@ async fn mistakes(management: &ManagementCluster) -> Result<()> {
     cluster.delete().await
 }
 
-fn refusal(written: Result<()>, what: &Value) -> Result<String> {
+pub(crate) fn refusal(written: Result<()>, what: &Value) -> Result<String> {
     let error = written.err();
     let error = error.with_context(|| format!("{what} was admitted"))?;
     Ok(format!("{error:#}"))
@@ -207,7 +207,8 @@ fn time(line: &str) -> Option<Time> {
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
-async fn topology_reconciled(cluster: &Cluster, management: &ManagementCluster) -> Result<Value> {
+/// The condition with which the topology controller says how far it is.
+pub(crate) async fn topology_reconciled(cluster: &Cluster, management: &ManagementCluster) -> Result<Value> {
     let clusters = resources::clusters(management.client(), cluster.namespace());
     let object = clusters
         .get(cluster.name())
@@ -225,7 +226,7 @@ async fn topology_reconciled(cluster: &Cluster, management: &ManagementCluster) 
 }
 
 /// Has the API server send no Cluster of this namespace to the webhook.
-async fn leave_out(management: &ManagementCluster, namespace: &str) -> Result<()> {
+pub(crate) async fn leave_out(management: &ManagementCluster, namespace: &str) -> Result<()> {
     const CONFIGURATION: [&str; 2] = ["validatingwebhookconfigurations", "admission.kubectl-kcp.dev"];
     let kubectl = management.kubectl();
     let [kind, name] = CONFIGURATION;
@@ -235,8 +236,7 @@ async fn leave_out(management: &ManagementCluster, namespace: &str) -> Result<()
     let entry = "clusters.validate.kubectl-kcp.dev";
     let index = entries.iter().position(|found| found["name"] == json!(entry));
     let place = format!("/webhooks/{}", index.context("no entry for Clusters")?);
-    let condition =
-        json!({"name": "left-out", "expression": format!("object.metadata.namespace != '{namespace}'")});
+    let condition = json!({"name": format!("left-out-{namespace}"), "expression": format!("object.metadata.namespace != '{namespace}'")});
     let patch = json!([
         {"op": "test", "path": format!("{place}/name"), "value": entry},
         {"op": "add", "path": format!("{place}/matchConditions/-"), "value": condition},
@@ -259,8 +259,11 @@ async fn warned(management: &ManagementCluster) -> Result<()> {
     const NEXT: &str = "v1.35.1";
     let (client, namespace) = (management.client(), "topology-warned");
     // kubeadm 1.35 does not know this gate.
-    let gates = json!({"featureGates": {"WaitForAllControlPlaneComponents": true}});
-    let cluster = Cluster::create_of_class_with(client, namespace, "edge", 1, VERSION, &gates).await?;
+    let settings = ClassSettings {
+        configuration: json!({"featureGates": {"WaitForAllControlPlaneComponents": true}}),
+        ..ClassSettings::default()
+    };
+    let cluster = Cluster::create_of_class_with(client, namespace, "edge", 1, VERSION, &settings).await?;
     cluster.settled(1).await?;
     let patch = json!({"spec": {"topology": {"version": NEXT}}}).to_string();
     let place = [

@@ -3,6 +3,8 @@
 mod topology;
 mod workers;
 
+pub use topology::ClassSettings;
+
 use anyhow::{Context as _, Result, ensure};
 use jiff::{SignedDuration, Timestamp};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};

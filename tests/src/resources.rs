@@ -37,6 +37,17 @@ pub fn cluster_classes(client: &Client, namespace: &str) -> Api<DynamicObject> {
     )
 }
 
+/// The registrations of runtime extensions.
+pub fn extension_configs(client: &Client) -> Api<DynamicObject> {
+    let resource = resource(
+        "runtime.cluster.x-k8s.io",
+        "v1beta2",
+        "ExtensionConfig",
+        "extensionconfigs",
+    );
+    Api::all_with(client.clone(), &resource)
+}
+
 pub fn machines(client: &Client, namespace: &str) -> Api<DynamicObject> {
     objects(
         client,
@@ -92,13 +103,13 @@ pub fn control_planes(client: &Client, namespace: &str) -> Api<DynamicObject> {
     )
 }
 
-pub fn control_plane_templates(client: &Client, namespace: &str) -> Api<DynamicObject> {
+pub fn control_plane_templates(client: &Client, namespace: &str, version: &str) -> Api<DynamicObject> {
     objects(
         client,
         namespace,
         &resource(
             CONTROL_PLANE_GROUP,
-            "v1beta2",
+            version,
             "KubeadmControlPlaneTemplate",
             "kubeadmcontrolplanetemplates",
         ),

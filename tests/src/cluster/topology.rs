@@ -9,6 +9,26 @@ use super::workers::worker_template;
 use super::{Cluster, create, machine_template};
 use crate::resources::{self, BOOTSTRAP_GROUP, CLUSTER_GROUP, CONTROL_PLANE_GROUP, INFRASTRUCTURE_GROUP};
 
+/// How a `ClusterClass` differs from the shortest one.
+pub struct ClassSettings {
+    /// More fields of the `clusterConfiguration`.
+    pub configuration: Value,
+    /// The spec of the control plane's machines.
+    pub machine: Value,
+    /// The API version in which the topology controller writes the control plane.
+    pub control_plane_version: &'static str,
+}
+
+impl Default for ClassSettings {
+    fn default() -> Self {
+        Self {
+            configuration: json!({}),
+            machine: json!({}),
+            control_plane_version: "v1beta2",
+        }
+    }
+}
+
 impl Cluster {
     /// Creates a `ClusterClass`, its templates, and a cluster of the class.
     pub async fn create_of_class(
@@ -18,19 +38,21 @@ impl Cluster {
         replicas: u32,
         version: &str,
     ) -> Result<Self> {
-        Self::create_of_class_with(client, namespace, name, replicas, version, &json!({})).await
+        let shortest = ClassSettings::default();
+        Self::create_of_class_with(client, namespace, name, replicas, version, &shortest).await
     }
 
-    /// [`Self::create_of_class`] with more fields of the `clusterConfiguration`.
+    /// [`Self::create_of_class`] with another class.
     pub async fn create_of_class_with(
         client: &Client,
         namespace: &str,
         name: &str,
         replicas: u32,
         version: &str,
-        configuration: &Value,
+        settings: &ClassSettings,
     ) -> Result<Self> {
-        let cluster = Self::new(client, namespace, name, json!({}), super::on_stand_ins());
+        let machine = settings.machine.clone();
+        let cluster = Self::new(client, namespace, name, machine, super::on_stand_ins());
         let api = |resource| Api::namespaced_with(client.clone(), namespace, &resource);
         create(
             &api(resources::stand_in_cluster_templates()),
@@ -43,16 +65,11 @@ impl Cluster {
         )
         .await?;
         create(
-            &resources::control_plane_templates(client, namespace),
-            control_plane_template(name, configuration),
-        )
-        .await?;
-        create(
             &resources::kubeadm_config_templates(client, namespace),
             worker_template(name),
         )
         .await?;
-        create(&resources::cluster_classes(client, namespace), class(name)).await?;
+        cluster.add_class(name, settings).await?;
         create(
             &resources::clusters(client, namespace),
             topology(name, replicas, version),
@@ -61,14 +78,37 @@ impl Cluster {
         Ok(cluster)
     }
 
+    /// Creates a class with a template of the control plane, both of this name. Its other templates are those of the cluster's class.
+    pub async fn add_class(&self, name: &str, settings: &ClassSettings) -> Result<()> {
+        let version = settings.control_plane_version;
+        create(
+            &resources::control_plane_templates(&self.client, &self.namespace, version),
+            control_plane_template(name, version, &settings.configuration),
+        )
+        .await?;
+        let mut class = class(&self.name);
+        let own = json!({
+            "metadata": {"name": name},
+            "spec": {"controlPlane": {"templateRef": {
+                "apiVersion": format!("{CONTROL_PLANE_GROUP}/{version}"), "name": name,
+            }}},
+        });
+        json_patch::merge(&mut class, &own);
+        create(&resources::cluster_classes(&self.client, &self.namespace), class).await
+    }
+
+    /// Patches the Cluster with a merge patch.
+    pub async fn patch_cluster(&self, patch: &Value) -> Result<()> {
+        resources::clusters(&self.client, &self.namespace)
+            .patch(&self.name, &PatchParams::default(), &Patch::Merge(patch))
+            .await
+            .context("patching the Cluster")?;
+        Ok(())
+    }
+
     /// Patches the topology with a merge patch. The topology controller then changes the control plane.
     pub async fn patch_topology(&self, patch: &Value) -> Result<()> {
-        let patch = json!({"spec": {"topology": patch}});
-        resources::clusters(&self.client, &self.namespace)
-            .patch(&self.name, &PatchParams::default(), &Patch::Merge(&patch))
-            .await
-            .context("patching the Cluster's topology")?;
-        Ok(())
+        self.patch_cluster(&json!({"spec": {"topology": patch}})).await
     }
 
     /// Patches the `ClusterClass` with a merge patch.
@@ -82,12 +122,8 @@ impl Cluster {
 
     /// Sets an annotation of the Cluster, or removes it if `value` is null.
     pub async fn annotate_cluster(&self, key: &str, value: &Value) -> Result<()> {
-        let patch = json!({"metadata": {"annotations": {key: value}}});
-        resources::clusters(&self.client, &self.namespace)
-            .patch(&self.name, &PatchParams::default(), &Patch::Merge(&patch))
+        self.patch_cluster(&json!({"metadata": {"annotations": {key: value}}}))
             .await
-            .context("annotating the Cluster")?;
-        Ok(())
     }
 
     /// Pauses each `MachineDeployment` of the namespace, or resumes it.
@@ -127,13 +163,13 @@ fn stand_in_cluster_template(name: &str) -> Value {
     })
 }
 
-fn control_plane_template(name: &str, configuration: &Value) -> Value {
+fn control_plane_template(name: &str, version: &str, configuration: &Value) -> Value {
     let mut configuration = configuration.clone();
     if let Some(fields) = configuration.as_object_mut() {
         fields.insert("apiServer".to_owned(), json!({"certSANs": ["127.0.0.1"]}));
     }
     json!({
-        "apiVersion": format!("{CONTROL_PLANE_GROUP}/v1beta2"),
+        "apiVersion": format!("{CONTROL_PLANE_GROUP}/{version}"),
         "kind": "KubeadmControlPlaneTemplate",
         "metadata": {"name": name},
         "spec": {"template": {"spec": {"kubeadmConfigSpec": {"clusterConfiguration": configuration}}}},

@@ -8,6 +8,7 @@ use anyhow::{Result, ensure};
 use kcp_tests::cluster::Cluster;
 use kcp_tests::kubectl::CommandOutput;
 use kcp_tests::management_cluster::ManagementCluster;
+use kcp_tests::runtime_extension::RuntimeExtension;
 use kcp_tests::wait;
 use serde_json::{Value, json};
 
@@ -186,17 +187,104 @@ impl Subject<'_> {
     }
 }
 
-/// An upgrade over two minor versions by one command. Each hold is real: an annotation that delays the upgrade, an annotation that
-/// defers workers, and workers that are upgraded. No runtime extension answers hooks here.
+/// An upgrade over two minor versions by one command. Each hold is real: an annotation that delays the upgrade, the hooks of a
+/// runtime extension, an annotation that defers workers, and workers that are upgraded.
 #[test]
 #[ignore = "takes minutes: make test-long"]
 fn the_upgrade_of_a_class_is_followed_at_each_hold() {
-    with_controllers(HOLDS, is_followed);
+    with_controllers(HOLDS, async |management| {
+        let extension = RuntimeExtension::register(management.api(), HOLDS, APPROVER).await?;
+        let followed = is_followed(management, &extension).await;
+        extension.remove().await?;
+        followed
+    });
 }
 
 const HOLDS: &str = "class-holds";
 const HOOK: &str = "before-upgrade.hook.cluster.cluster.x-k8s.io/backup";
 const DEFER: &str = "topology.cluster.x-k8s.io/defer-upgrade";
+const APPROVER: &str = "the change board";
+
+/// A hook for which the topology controller waits, and what `status` shows.
+struct HookHold {
+    hook: &'static str,
+    version: &'static str,
+    shown: &'static [&'static str],
+}
+
+/// The hooks before the workers are upgraded, and the two after it.
+const BEFORE_WORKERS: [HookHold; 6] = [
+    HookHold {
+        hook: "BeforeClusterUpgrade",
+        version: LAST,
+        shown: &[
+            "Version: v1.33.6",
+            "Upgrade: control plane over v1.34.2, v1.35.0; workers over v1.35.0",
+            "Hooks: BeforeClusterUpgrade",
+        ],
+    },
+    HookHold {
+        hook: "BeforeControlPlaneUpgrade",
+        version: NEXT,
+        shown: &[
+            "Version: v1.33.6",
+            "Upgrade: at step v1.33.6; control plane over v1.34.2, v1.35.0; workers over v1.35.0",
+            "Hooks: BeforeControlPlaneUpgrade, AfterClusterUpgrade",
+        ],
+    },
+    HookHold {
+        hook: "AfterControlPlaneUpgrade",
+        version: NEXT,
+        shown: &[
+            "Version: v1.34.2",
+            "Upgrade: at step v1.34.2; control plane over v1.35.0; workers over v1.35.0",
+            "Hooks: AfterControlPlaneUpgrade, AfterClusterUpgrade",
+        ],
+    },
+    HookHold {
+        hook: "BeforeControlPlaneUpgrade",
+        version: LAST,
+        shown: &[
+            "Version: v1.34.2",
+            "Upgrade: at step v1.34.2; control plane over v1.35.0; workers over v1.35.0",
+            "Hooks: BeforeControlPlaneUpgrade, AfterClusterUpgrade",
+        ],
+    },
+    HookHold {
+        hook: "AfterControlPlaneUpgrade",
+        version: LAST,
+        shown: &[
+            "Version: v1.35.0",
+            "Upgrade: at step v1.35.0; workers over v1.35.0",
+            "Hooks: AfterControlPlaneUpgrade, AfterClusterUpgrade, AfterWorkersUpgrade, BeforeWorkersUpgrade",
+        ],
+    },
+    HookHold {
+        hook: "BeforeWorkersUpgrade",
+        version: LAST,
+        shown: &[
+            "Version: v1.35.0",
+            "Upgrade: at step v1.35.0; workers over v1.35.0",
+            "Hooks: BeforeWorkersUpgrade, AfterClusterUpgrade, AfterWorkersUpgrade",
+        ],
+    },
+];
+const AFTER_WORKERS: [HookHold; 2] = [
+    HookHold {
+        hook: "AfterWorkersUpgrade",
+        version: LAST,
+        shown: &[
+            "Upgrade: at step v1.35.0",
+            "Hooks: AfterWorkersUpgrade, AfterClusterUpgrade",
+            "v1.35.0 1/1 1/1",
+        ],
+    },
+    HookHold {
+        hook: "AfterClusterUpgrade",
+        version: LAST,
+        shown: &["Upgrade: at step v1.35.0", "Hooks: AfterClusterUpgrade"],
+    },
+];
 
 /// The workers of the topology, with this annotation.
 fn workers(annotation: Option<&str>) -> Value {
@@ -206,7 +294,7 @@ fn workers(annotation: Option<&str>) -> Value {
     ]}})
 }
 
-async fn is_followed(management: &ManagementCluster) -> Result<()> {
+async fn is_followed(management: &ManagementCluster, extension: &RuntimeExtension) -> Result<()> {
     let cluster = Cluster::create_of_class(management.client(), HOLDS, "edge", 1, OLD).await?;
     cluster.settled(1).await?;
     cluster
@@ -216,13 +304,23 @@ async fn is_followed(management: &ManagementCluster) -> Result<()> {
     cluster.annotate_cluster(HOOK, &json!("")).await?;
     roles::bind_operator(management.kubectl(), OPERATOR, HOLDS).await?;
     let subject = Subject { management, cluster };
-    subject.waits_for_hook().await?;
+    subject.waits_for_annotation().await?;
+    subject.cluster.annotate_cluster(HOOK, &Value::Null).await?;
+    subject.has_failing_extension(extension).await?;
+    subject.waits_for_extension(extension, &BEFORE_WORKERS).await?;
     subject.waits_for_workers().await?;
+    subject.waits_for_extension(extension, &AFTER_WORKERS).await?;
+    subject
+        .status(&["Topology: v1.35.0 of class edge, reconciled", "v1.35.0 1/1 1/1"])
+        .await?;
+    subject
+        .why(0, &["Nothing is wrong and nothing is planned"])
+        .await?;
     subject.cluster.delete().await
 }
 
 impl Subject<'_> {
-    async fn waits_for_hook(&self) -> Result<()> {
+    async fn waits_for_annotation(&self) -> Result<()> {
         self.status(&[
             "Topology: v1.33.6 of class edge, reconciled",
             "MachineDeployment/edge-md-0-",
@@ -270,9 +368,52 @@ impl Subject<'_> {
         Ok(())
     }
 
+    async fn has_failing_extension(&self, extension: &RuntimeExtension) -> Result<()> {
+        const WHY: &str = "the ballot box is lost";
+        extension.fail("BeforeClusterUpgrade", LAST, WHY);
+        let failure = format!(
+            "failed to call extension handler \"beforeclusterupgrade.{HOLDS}\": got failure response with message: {WHY}"
+        );
+        let fails =
+            format!("runtime extension {HOLDS} fails, so Cluster API's topology controller changes nothing:");
+        let remedy = format!("to see where it runs: kubectl get extensionconfig {HOLDS} -o yaml");
+        self.why(1, &["A person must act:", &fails, &failure, &remedy])
+            .await?;
+        self.shows(
+            "status cluster/edge",
+            1,
+            &[
+                "Topology: v1.35.0 of class edge, not reconciled for",
+                "ReconcileFailed",
+                &fails,
+            ],
+        )
+        .await?;
+        extension.block("BeforeClusterUpgrade", LAST);
+        Ok(())
+    }
+
+    /// The owner of the extension acts next, and the extension says why.
+    async fn waits_for_extension(&self, extension: &RuntimeExtension, holds: &[HookHold]) -> Result<()> {
+        for HookHold { hook, version, shown } in holds {
+            let message = RuntimeExtension::message(APPROVER, hook, version);
+            let waits = format!(
+                "the runtime extension of hook {hook} must answer before Cluster API's topology controller goes on: {message}"
+            );
+            self.why(0, &["The owner of the hook acts next:", &waits]).await?;
+            let both = [
+                "Topology: v1.35.0 of class edge, not reconciled for",
+                "ClusterUpgrading",
+                waits.as_str(),
+            ];
+            self.status(&[&both[..], *shown].concat()).await?;
+            extension.release(hook, version);
+        }
+        Ok(())
+    }
+
     async fn waits_for_workers(&self) -> Result<()> {
         let cluster = &self.cluster;
-        cluster.annotate_cluster(HOOK, &Value::Null).await?;
         let held = format!("MachineDeployment md-0 is held at {OLD} by annotation {DEFER}");
         self.why(
             1,
@@ -287,7 +428,7 @@ impl Subject<'_> {
             "Version: v1.35.0",
             "MachineDeploymentsUpgradeDeferred",
             "Upgrade: at step v1.35.0; workers over v1.35.0",
-            "Hooks: AfterClusterUpgrade",
+            "Hooks: AfterClusterUpgrade, AfterWorkersUpgrade",
             "v1.33.6 2 minors 1/1 1/1 held by defer-upgrade of md-0",
         ])
         .await?;
@@ -304,10 +445,6 @@ impl Subject<'_> {
             ],
         )
         .await?;
-        cluster.pause_workers(false).await?;
-        self.status(&["Topology: v1.35.0 of class edge, reconciled", "v1.35.0 1/1 1/1"])
-            .await?;
-        self.why(0, &["Nothing is wrong and nothing is planned"]).await?;
-        Ok(())
+        cluster.pause_workers(false).await
     }
 }

@@ -1,10 +1,13 @@
 //! Checks a `MachineHealthCheck` beside the control plane that is in the same files. No admission rule reviews this kind.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashMap},
+};
 
 use kcp_api::{Cluster, KubeadmControlPlane, Machine, MachineHealthCheck, Object as _, names::label};
 use kcp_control_plane::snapshot::management::{RemediationTrigger, selects};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::commands::lint::{
     finding::{Fault, LintRule},
@@ -19,6 +22,9 @@ const LIMITS: [&str; 4] = [
     "spec.remediation.triggerIf.unhealthyLessThanOrEqualTo",
     "spec.maxUnhealthy",
 ];
+
+/// Where a topology has the health check of its control plane: in v1beta2 and v1beta1, with the field that turns it off.
+const IN_TOPOLOGY: [(&str, &str); 2] = [("healthCheck", "enabled"), ("machineHealthCheck", "enable")];
 
 /// What the files say about the Machines of one control plane.
 #[derive(Clone, Debug)]
@@ -90,13 +96,31 @@ impl ControlPlanes {
             ..machines.clone()
         };
         let all = (!selects(&check, &worker.machine(&check))).then_some(machines.replicas);
-        let found = RemediationTrigger::from_spec(&check).and_then(|limit| limit.ignores_first_failure(all));
-        let fault = found.map(|(why, remedy)| {
-            let message = format!("Invalid value: the MachineHealthCheck {why}; {remedy}");
-            Fault::from_lint(LintRule::HealthCheckIdle, limit_field(&object.text), &message)
-        });
-        Some(fault.into_iter().collect())
+        Some(idle(&check, all, limit_field(&object.text)).into_iter().collect())
     }
+}
+
+/// The problem of the health check that the topology of a Cluster defines for its control plane.
+pub(super) fn check_of_topology(object: &Object) -> Option<Fault> {
+    let cluster: Value = serde_json::from_str(&object.text).ok()?;
+    let control_plane = cluster.pointer("/spec/topology/controlPlane")?;
+    let mut places = IN_TOPOLOGY.iter();
+    let (name, spec) = places.find_map(|(name, switch)| {
+        let spec = control_plane.get(name)?;
+        (spec.get(switch) != Some(&Value::Bool(false))).then_some((name, spec))
+    })?;
+    let check = json!({"apiVersion": cluster.get("apiVersion"), "kind": "MachineHealthCheck", "metadata": {}, "spec": spec});
+    let text = check.to_string();
+    let replicas = control_plane.get("replicas").and_then(Value::as_u64);
+    let field = limit_field(&text).replacen("spec", &format!("spec.topology.controlPlane.{name}"), 1);
+    idle(&serde_json::from_str(&text).ok()?, replicas, field)
+}
+
+/// The problem of a `MachineHealthCheck` that does not remediate the first of `all` selected Machines.
+fn idle(check: &MachineHealthCheck, all: Option<u64>, field: impl Into<Cow<'static, str>>) -> Option<Fault> {
+    let (why, remedy) = RemediationTrigger::from_spec(check)?.ignores_first_failure(all)?;
+    let message = format!("Invalid value: the MachineHealthCheck {why}; {remedy}");
+    Some(Fault::from_lint(LintRule::HealthCheckIdle, field, &message))
 }
 
 impl DeclaredMachines {

@@ -14,7 +14,7 @@ use crate::commands::lint::{
     check::{Linter, Write},
     document::{self, SyntaxError},
     finding::{Fault, LintRule, UnreadFile},
-    health_check::ControlPlanes,
+    health_check::{ControlPlanes, check_of_topology},
     kubeadm_config::WorkerVersions,
     object::{Identity, Object},
     related_objects::RelatedObjects,
@@ -234,6 +234,9 @@ impl Input {
                     };
                     let namespace = object.namespace_or(&namespace);
                     faults.extend(linter.check(subject, &object.text, write, namespace));
+                    if subject == Subject::Cluster {
+                        faults.extend(check_of_topology(&object));
+                    }
                     if let Some(located) = object.located() {
                         schema::check(located, before.and_then(Object::located), true, &mut faults);
                     }

@@ -344,6 +344,13 @@ fn type_remedy(path: &str, value: &LocatedValue, expected: &str) -> Option<Strin
     match &json {
         Value::Bool(_) | Value::Number(_) if expected == "a string" => Some(match value.written.as_deref() {
             _ if is_secret(path) => "; write it in quotes".to_owned(),
+            // As a string, a version of two numbers is denied, too.
+            written if path.ends_with(".version") && json.is_f64() => {
+                format!(
+                    "; write the patch version, too: \"v{}.0\"",
+                    written.unwrap_or(&plain)
+                )
+            }
             Some(written) if plain != written => {
                 format!("; YAML reads {written} as {plain}, so write {written:?}")
             }

@@ -1099,6 +1099,65 @@ fn fills_the_variables_of_a_template() {
     }
 }
 
+#[test]
+fn the_health_check_of_a_topology_is_checked_with_its_replicas() {
+    let v1beta2 = |limit: Value| json!({"healthCheck": {"remediation": {"triggerIf": limit}}});
+    let old = |limit: Value| json!({"machineHealthCheck": limit});
+    let disabled = json!({"healthCheck": {"enabled": false, "remediation": {"triggerIf": {"unhealthyInRange": "[2-5]"}}}});
+    for (version, check, replicas, field) in [
+        (
+            "v1beta2",
+            v1beta2(json!({"unhealthyInRange": "[2-5]"})),
+            3,
+            Some("healthCheck.remediation.triggerIf.unhealthyInRange"),
+        ),
+        (
+            "v1beta2",
+            v1beta2(json!({"unhealthyLessThanOrEqualTo": "33%"})),
+            3,
+            Some("healthCheck.remediation.triggerIf.unhealthyLessThanOrEqualTo"),
+        ),
+        (
+            "v1beta2",
+            v1beta2(json!({"unhealthyLessThanOrEqualTo": "33%"})),
+            5,
+            None,
+        ),
+        ("v1beta2", disabled, 3, None),
+        (
+            "v1beta1",
+            old(json!({"maxUnhealthy": "33%"})),
+            3,
+            Some("machineHealthCheck.maxUnhealthy"),
+        ),
+        ("v1beta1", old(json!({"maxUnhealthy": "40%"})), 3, None),
+    ] {
+        let mut control_plane = check.clone();
+        control_plane["replicas"] = json!(replicas);
+        let class = if version == "v1beta1" {
+            json!("quick")
+        } else {
+            json!({"name": "quick"})
+        };
+        let key = if version == "v1beta1" { "class" } else { "classRef" };
+        let cluster = json!({
+            "apiVersion": format!("cluster.x-k8s.io/{version}"), "kind": "Cluster", "metadata": {"name": "edge"},
+            "spec": {"topology": {key: class, "version": "v1.34.2", "controlPlane": control_plane}},
+        });
+        let report = lint_yaml(&cluster.to_string());
+        let expected: Vec<_> = field
+            .map(|field| {
+                (
+                    "health-check-idle".to_owned(),
+                    format!("spec.topology.controlPlane.{field}"),
+                )
+            })
+            .into_iter()
+            .collect();
+        assert_eq!(found(&report), expected, "{check}");
+    }
+}
+
 const HEALTH_CHECK: &str = r#"
 apiVersion: cluster.x-k8s.io/v1beta2
 kind: MachineHealthCheck

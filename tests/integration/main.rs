@@ -10,6 +10,7 @@ mod ca_rotation;
 mod changes;
 mod checks;
 mod class_clusters;
+mod class_predictions;
 mod cluster_rules;
 mod cluster_view;
 mod completion;

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use futures_util::TryStreamExt as _;
@@ -28,6 +29,12 @@ const NAME: &str = "edge";
 const OLD: &str = "v1.33.6";
 const NEW: &str = "v1.34.2";
 
+/// How long a settled control plane may have a plan that something blocks.
+const PLAN_LIMIT: Duration = Duration::from_secs(180);
+
+/// The label of control plane Machines.
+const CONTROL_PLANE: &str = "cluster.x-k8s.io/control-plane";
+
 /// The conditions of a Machine for which the controller waits before it deletes another one.
 const COMPONENTS: [&str; 5] = [
     "EtcdMemberHealthy",
@@ -36,6 +43,9 @@ const COMPONENTS: [&str; 5] = [
     "ControllerManagerPodHealthy",
     "SchedulerPodHealthy",
 ];
+
+/// The warnings of the rules about the planned changes: Kubernetes 1.34 brings etcd 3.6.
+const EXPECTED: [&str; 2] = ["(etcd-upgrade-unsafe)", "(replicas-with-upgrade)"];
 
 /// The minimum of acknowledged writes during a change. On an idle machine there are ten times as many.
 const LEAST_WRITES: usize = 10;
@@ -109,31 +119,7 @@ pub(crate) async fn as_planned(
     replicas: usize,
     steps: usize,
 ) -> Result<()> {
-    // A control plane that is settled for its controller may still elect an etcd leader, and a Machine that is
-    // unhealthy for a moment is planned to be deleted first.
-    let planned = wait::until("nothing blocks the first step", || async {
-        let status = ["kcp", "status", cluster.name(), "-n", cluster.namespace()];
-        let ended = management.kubectl().run(&status).await?;
-        ensure!(ended.code == 0, "{ended}");
-        all_components_are_healthy(management, cluster).await?;
-        let (ended, document) = plan(management, cluster, arguments).await?;
-        all_components_are_healthy(management, cluster).await?;
-        // Kubernetes 1.34 brings etcd 3.6.
-        let mut warnings = ended.stderr.lines();
-        ensure!(
-            ended.code == 0 && warnings.all(|line| line.ends_with("(etcd-upgrade-unsafe)")),
-            "{ended}"
-        );
-        ensure!(document.get("etcd") == Some(&json!("read")), "{document:#}");
-        let planned = planned(&document)?;
-        ensure!(planned.len() == steps, "{} steps: {document:#}", planned.len());
-        ensure!(
-            planned.iter().all(|step| step.purpose != "remediate"),
-            "{document:#}"
-        );
-        Ok(planned)
-    })
-    .await?;
+    let (planned, _) = clear_plan(management, cluster, arguments, steps).await?;
     let seen = Seen::begin(management, cluster).await?;
     let command = [&["kcp"], verb, &["-n", cluster.namespace()]].concat();
     let ended = management.kubectl().run(&command).await?;
@@ -142,11 +128,44 @@ pub(crate) async fn as_planned(
     seen.is(&planned).await
 }
 
+/// Waits until nothing blocks the plan of a change. Returns its steps and its document.
+pub(crate) async fn clear_plan(
+    management: &ManagementCluster,
+    cluster: &Cluster,
+    arguments: &[&str],
+    steps: usize,
+) -> Result<(Vec<Planned>, Value)> {
+    // A control plane that is settled for its controller may still elect an etcd leader, and a Machine that is
+    // unhealthy for a moment is planned to be deleted first.
+    wait::until_within("nothing blocks the first step", PLAN_LIMIT, || async {
+        let name = format!("cluster/{}", cluster.name());
+        let status = ["kcp", "status", &name, "-n", cluster.namespace()];
+        let ended = management.kubectl().run(&status).await?;
+        ensure!(ended.code == 0, "{ended}");
+        all_components_are_healthy(management, cluster).await?;
+        let (ended, document) = plan(management, cluster, arguments).await?;
+        all_components_are_healthy(management, cluster).await?;
+        let mut warnings = ended.stderr.lines();
+        let is_expected = |line: &str| EXPECTED.iter().any(|rule| line.ends_with(rule));
+        ensure!(ended.code == 0 && warnings.all(is_expected), "{ended}");
+        ensure!(document.get("etcd") == Some(&json!("read")), "{document:#}");
+        let planned = planned(&document)?;
+        ensure!(planned.len() == steps, "{} steps: {document:#}", planned.len());
+        ensure!(
+            planned.iter().all(|step| step.purpose != "remediate"),
+            "{document:#}"
+        );
+        Ok((planned, document))
+    })
+    .await
+}
+
 /// Succeeds if the controller reports every component of every Machine as healthy. `status` does not require it of a
 /// Machine that has just joined, but the controller deletes no other Machine until then.
 async fn all_components_are_healthy(management: &ManagementCluster, cluster: &Cluster) -> Result<()> {
     let machines = resources::machines(management.client(), cluster.namespace());
-    for machine in machines.list(&ListParams::default()).await? {
+    let of_control_plane = ListParams::default().labels(CONTROL_PLANE);
+    for machine in machines.list(&of_control_plane).await? {
         let conditions = machine
             .data
             .pointer("/status/conditions")
@@ -225,20 +244,13 @@ async fn remediated_as_planned(
 }
 
 /// The plan, and its document.
-async fn plan(
+pub(crate) async fn plan(
     management: &ManagementCluster,
     cluster: &Cluster,
     arguments: &[&str],
 ) -> Result<(CommandOutput, Value)> {
-    let plan = [
-        "kcp",
-        "plan",
-        cluster.name(),
-        "-n",
-        cluster.namespace(),
-        "-o",
-        "json",
-    ];
+    let name = format!("cluster/{}", cluster.name());
+    let plan = ["kcp", "plan", &name, "-n", cluster.namespace(), "-o", "json"];
     let ended = management.kubectl().run(plan.iter().chain(arguments)).await?;
     let document = serde_json::from_str(&ended.stdout).with_context(|| ended.to_string())?;
     Ok((ended, document))
@@ -256,14 +268,14 @@ fn step_name<'n>(name: &'n str, made: &[&'n str]) -> Result<&'n str> {
 
 /// A planned creation or deletion of a Machine.
 #[derive(Debug)]
-struct Planned {
+pub(crate) struct Planned {
     is_creation: bool,
     purpose: String,
     names: Vec<String>,
     failure_domains: BTreeSet<Option<String>>,
 }
 
-fn planned(document: &Value) -> Result<Vec<Planned>> {
+pub(crate) fn planned(document: &Value) -> Result<Vec<Planned>> {
     let list = |value: &Value, key: &str| value.get(key).and_then(Value::as_array).cloned();
     let steps = list(document, "steps").context("no steps")?;
     let text = |value: Value| value.as_str().map(str::to_owned);
@@ -293,17 +305,19 @@ fn planned(document: &Value) -> Result<Vec<Planned>> {
 struct Event {
     is_creation: bool,
     machine: String,
+    is_worker: bool,
+    version: String,
     failure_domain: Option<String>,
 }
 
 /// The events of a watch of the Machines, in order.
-struct Seen {
+pub(crate) struct Seen {
     events: Arc<Mutex<Vec<Event>>>,
     watch: JoinHandle<Result<()>>,
 }
 
 impl Seen {
-    async fn begin(management: &ManagementCluster, cluster: &Cluster) -> Result<Self> {
+    pub(crate) async fn begin(management: &ManagementCluster, cluster: &Cluster) -> Result<Self> {
         let machines = resources::machines(management.client(), cluster.namespace());
         let list = machines.list(&ListParams::default()).await?;
         let version = list.metadata.resource_version.context("a list without version")?;
@@ -312,17 +326,17 @@ impl Seen {
         Ok(Self { events, watch })
     }
 
-    /// Waits until as much has happened as was planned, and compares.
-    async fn is(&self, planned: &[Planned]) -> Result<()> {
+    /// Waits until as much has happened to the control plane as was planned, and compares.
+    pub(crate) async fn is(&self, planned: &[Planned]) -> Result<()> {
         // The watch may be late.
         wait::until("the watch shows all changes", || async {
             ensure!(!self.watch.is_finished(), "the watch has ended");
-            let seen = self.events();
+            let seen = self.of_control_plane();
             ensure!(seen.len() >= planned.len(), "so far: {seen:?}");
             Ok(())
         })
         .await?;
-        let seen = self.events();
+        let seen = self.of_control_plane();
         ensure!(seen.len() == planned.len(), "{seen:?}");
         // The plan numbers new Machines in the order of their creation.
         let made: Vec<&str> = seen
@@ -344,6 +358,31 @@ impl Seen {
             );
         }
         Ok(())
+    }
+
+    /// The upgrade as the document of a plan has it: the versions of which Machines were created.
+    pub(crate) fn upgrade(&self) -> Value {
+        let mut steps: Vec<(String, bool, bool)> = Vec::new();
+        for event in self.events().into_iter().filter(|event| event.is_creation) {
+            let is_new = steps.last().is_none_or(|(version, _, has_workers)| {
+                *version != event.version || (*has_workers && !event.is_worker)
+            });
+            if is_new {
+                steps.push((event.version, false, false));
+            }
+            if let Some((_, has_control_plane, has_workers)) = steps.last_mut() {
+                *has_control_plane |= !event.is_worker;
+                *has_workers |= event.is_worker;
+            }
+        }
+        let step = |(version, control_plane, workers)| json!({"version": version, "controlPlane": control_plane, "workers": workers});
+        steps.into_iter().map(step).collect()
+    }
+
+    fn of_control_plane(&self) -> Vec<Event> {
+        let mut events = self.events();
+        events.retain(|event| !event.is_worker);
+        events
     }
 
     fn events(&self) -> Vec<Event> {
@@ -380,8 +419,11 @@ async fn watch(
                 .data
                 .pointer("/spec/failureDomain")
                 .and_then(Value::as_str);
+            let version = machine.data.pointer("/spec/version").and_then(Value::as_str);
             let event = Event {
                 is_creation,
+                is_worker: !machine.labels().contains_key(CONTROL_PLANE),
+                version: version.unwrap_or_default().to_owned(),
                 failure_domain: domain.map(str::to_owned),
                 machine: machine.name_any(),
             };

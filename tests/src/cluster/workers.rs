@@ -1,6 +1,7 @@
 //! Workers of a cluster.
 
 use anyhow::{Context as _, Result, ensure};
+use kube::api::ListParams;
 use serde_json::{Value, json};
 
 use super::{Cluster, create};
@@ -27,6 +28,33 @@ impl Cluster {
                 .pointer("/status/readyReplicas")
                 .unwrap_or(&Value::Null);
             ensure!(*ready == json!(1), "status.readyReplicas is {ready}");
+            Ok(())
+        })
+        .await
+    }
+
+    /// Waits until each `MachineDeployment` of the namespace has this version, and all its Machines are ready and up to date.
+    pub async fn workers_ready(&self, version: &str) -> Result<()> {
+        let deployments = resources::machine_deployments(&self.client, &self.namespace);
+        wait::until(&format!("the workers are ready at {version}"), || async {
+            let listed = deployments.list(&ListParams::default()).await;
+            let listed = listed.context("listing MachineDeployments")?.items;
+            ensure!(!listed.is_empty(), "there is no MachineDeployment");
+            for deployment in listed {
+                let field = |pointer| deployment.data.pointer(pointer);
+                ensure!(
+                    field("/spec/template/spec/version") == Some(&json!(version)),
+                    "{:?}",
+                    deployment.data
+                );
+                for count in ["replicas", "readyReplicas", "upToDateReplicas"] {
+                    let status = field("/status");
+                    ensure!(
+                        status.and_then(|status| status.get(count)) == field("/spec/replicas"),
+                        "status.{count}: {status:?}"
+                    );
+                }
+            }
             Ok(())
         })
         .await

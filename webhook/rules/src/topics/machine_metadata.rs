@@ -151,13 +151,18 @@ fn annotation_misplaced(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut 
                 .any(|(set, _)| &**set == key)
         };
         for (key, effect) in OF_ONE_MACHINE.iter().filter(|(key, _)| is_set(key)) {
+            let other = if *key == annotation::PAUSED {
+                "to pause the Cluster, set its spec.paused"
+            } else {
+                "to act on one Machine, annotate that Machine"
+            };
             faults.push(Fault {
                 field: format!("{path}.annotations[{key}]").into(),
                 reason: CauseReason::Forbidden,
                 value: None,
                 detail: format!("the annotation reaches every Machine of the control plane, and {effect}")
                     .into(),
-                remedy: "remove the annotation here; to act on one Machine, annotate that Machine".into(),
+                remedy: format!("remove the annotation here; {other}").into(),
             });
         }
     }

@@ -92,6 +92,7 @@ mod status_read;
 mod status_workload;
 mod stopped_controller;
 mod topology;
+mod topology_mistakes;
 mod tutorials;
 mod unobserved_changes;
 mod unreachable_leader;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
 use http::Request;
+use jiff::Timestamp;
 use kube::Client;
 use serde_json::{Map, Value};
 
@@ -213,6 +214,11 @@ impl ApiServer {
         name: &str,
     ) -> Result<Vec<Map<String, Value>>> {
         self.audit.annotations(verb, namespace, name)
+    }
+
+    /// When each refused dry run of a write of an object arrived, oldest first, according to the audit log.
+    pub fn refused_dry_runs(&self, namespace: &str, name: &str) -> Result<Vec<Timestamp>> {
+        self.audit.refused_dry_runs(namespace, name)
     }
 
     /// The number of status writes of a resource in a namespace, including refused ones, according to the audit log.

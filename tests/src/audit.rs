@@ -59,6 +59,8 @@ pub(crate) struct AuditLog {
 #[serde(rename_all = "camelCase")]
 struct Event {
     verb: String,
+    #[serde(default, rename = "requestURI")]
+    request_uri: String,
     #[serde(default)]
     user: User,
     #[serde(default)]
@@ -148,6 +150,19 @@ impl AuditLog {
             .filter(is_asked_for)
             .map(|event| event.annotations)
             .collect())
+    }
+
+    /// When the API server received each dry run of a write of an object that it refused, oldest first.
+    pub(crate) fn refused_dry_runs(&self, namespace: &str, name: &str) -> Result<Vec<Timestamp>> {
+        let events = self.events()?.into_iter().filter(|event| {
+            let object = &event.object_ref;
+            let is_of_object = (object.namespace.as_str(), object.name.as_str()) == (namespace, name);
+            is_of_object && event.request_uri.contains("dryRun=All") && event.response_status.code >= 400
+        });
+        let times = events.map(|event| event.request_received_timestamp.parse());
+        times
+            .collect::<Result<_, _>>()
+            .context("reading the time of a dry run")
     }
 
     /// The number of status writes of a resource, including refused ones.

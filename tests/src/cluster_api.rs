@@ -33,6 +33,10 @@ pub(crate) const CLUSTERCTL_LABEL: &str = "clusterctl.cluster.x-k8s.io";
 pub const FEATURE_GATES: &str =
     "--feature-gates=ClusterTopology=true,KubeadmBootstrapFormatIgnition=true,MachineTaintPropagation=true";
 
+/// The managers' flag for the limit of one reconcile per second and object, which is on by default and off in most tests. With it,
+/// managers of a single namespace fail: `failed to cast Cluster informer to SharedIndexInformer`.
+pub const RATE_LIMIT: &str = "--feature-gates=ReconcilerRateLimiting=true";
+
 /// One of Cluster API's three parts.
 struct Provider {
     /// The name of its processes and logs.

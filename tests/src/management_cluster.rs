@@ -32,20 +32,30 @@ pub struct ManagementCluster {
 impl ManagementCluster {
     /// Starts everything except Cluster API's controllers.
     pub async fn start(run: &Arc<Run>, assets: Assets) -> Result<Self> {
-        Self::start_with(run, assets, None).await
+        Self::start_with(run, assets, "", None).await
+    }
+
+    /// Starts another one, whose files and logs begin with `name`.
+    pub async fn start_beside(run: &Arc<Run>, assets: Assets, name: &str) -> Result<Self> {
+        Self::start_with(run, assets, &format!("{name}-"), None).await
     }
 
     /// Starts it in the network of a site, where the machines of its clusters are real.
     pub async fn start_at(site: &Arc<Site>) -> Result<Self> {
-        Self::start_with(site.run(), Assets::locate()?, Some(site)).await
+        // Several sites of one run may have one each.
+        let prefix = format!("{}-", site.name());
+        Self::start_with(site.run(), Assets::locate()?, &prefix, Some(site)).await
     }
 
-    async fn start_with(run: &Arc<Run>, assets: Assets, site: Option<&Arc<Site>>) -> Result<Self> {
+    async fn start_with(
+        run: &Arc<Run>,
+        assets: Assets,
+        prefix: &str,
+        site: Option<&Arc<Site>>,
+    ) -> Result<Self> {
         // Fail early: nothing else should start for a program that is out of date.
         products::under_test("kcp-webhook")?;
         products::under_test("kubectl-kcp")?;
-        // Several sites of one run may have one each.
-        let prefix = site.map_or_else(String::new, |site| format!("{}-", site.name()));
         let etcd = Etcd::start(run, &assets, &format!("{prefix}etcd"))?;
         let name = format!("{prefix}management");
         let cluster = ClusterApiAlone::start(run, &assets, &etcd, &name, &[]).await?;
@@ -113,7 +123,7 @@ impl ManagementCluster {
     ) -> Result<T> {
         self.create_namespace(namespace).await?;
         let scope = Scope::Namespace(namespace);
-        self.controllers.start(scope).await?;
+        self.controllers.start(scope, &[]).await?;
         let lived = live().await;
         let unrefused = self.controllers.stop(scope, expected).await;
         // A refused write is the likely cause of any other failure.
@@ -138,15 +148,16 @@ impl ManagementCluster {
         self.controllers.reconnect(namespace).await
     }
 
-    /// Starts Cluster API's controllers for all namespaces, as in a user's cluster. Cannot be combined with
-    /// [`Self::with_controllers`].
-    pub async fn start_controllers(&self) -> Result<()> {
-        self.controllers.start(Scope::All).await
+    /// Starts Cluster API's controllers for all namespaces, as in a user's cluster. The managers get `flags`. Cannot be combined
+    /// with [`Self::with_controllers`].
+    pub async fn start_controllers(&self, flags: &[&str]) -> Result<()> {
+        self.controllers.start(Scope::All, flags).await
     }
 
-    /// Ends the controllers of [`Self::start_controllers`], and fails when a webhook refused one of their writes.
-    pub async fn stop_controllers(&self) -> Result<()> {
-        self.controllers.stop(Scope::All, None).await
+    /// Ends the controllers of [`Self::start_controllers`], and fails when a webhook refused one of their writes without the text
+    /// `expected`.
+    pub async fn stop_controllers(&self, expected: Option<&str>) -> Result<()> {
+        self.controllers.stop(Scope::All, expected).await
     }
 
     /// Creates a namespace. It remains until the run ends, because no kube-controller-manager would empty it.

@@ -116,7 +116,7 @@ fn run() -> Result<Figures> {
 async fn measured(run: &Arc<Run>) -> Result<Figures> {
     let assets = Assets::locate()?;
     let management = ManagementCluster::start(run, assets.clone()).await?;
-    management.start_controllers().await?;
+    management.start_controllers(&[]).await?;
     let cluster = Cluster::create(management.client(), NAMESPACE, NAME, 1, "v1.34.2").await?;
     cluster.settled(1).await?;
     let workload = management.machines().cluster(NAMESPACE, NAME).await?;
@@ -164,7 +164,7 @@ async fn measured(run: &Arc<Run>) -> Result<Figures> {
         .interrupted(Duration::from_secs_f64(wall_ms / 1000.0))
         .await?;
     let keys = bench.restored_and_compared().await?;
-    management.stop_controllers().await?;
+    management.stop_controllers(None).await?;
     Ok(Figures {
         bytes,
         wall_ms,

@@ -48,10 +48,10 @@ impl Controllers {
         }
     }
 
-    /// Starts a set and waits until it is ready.
-    pub(crate) async fn start(&self, scope: Scope<'_>) -> Result<()> {
+    /// Starts a set, whose managers get `flags`, and waits until it is ready.
+    pub(crate) async fn start(&self, scope: Scope<'_>, flags: &[&str]) -> Result<()> {
         let namespace = scope.namespace();
-        let mut managers = Managers::reconciling(&self.run, &self.assets, &self.api, namespace)?;
+        let mut managers = Managers::reconciling(&self.run, &self.assets, &self.api, namespace, flags)?;
         managers.start().await?;
         self.sets.lock().await.insert(namespace.to_owned(), managers);
         Ok(())

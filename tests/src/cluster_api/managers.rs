@@ -62,9 +62,12 @@ impl Managers {
         assets: &Assets,
         api: &ApiServer,
         namespace: &str,
+        flags: &[&str],
     ) -> Result<Self> {
         let name = if namespace.is_empty() { "all" } else { namespace };
-        Self::prepare(run, assets, api, name, &[&format!("--namespace={namespace}")])
+        let scope = format!("--namespace={namespace}");
+        let flags: Vec<&str> = flags.iter().copied().chain([scope.as_str()]).collect();
+        Self::prepare(run, assets, api, name, &flags)
     }
 
     fn prepare(run: &Arc<Run>, assets: &Assets, api: &ApiServer, name: &str, flags: &[&str]) -> Result<Self> {

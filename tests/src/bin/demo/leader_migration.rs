@@ -67,7 +67,7 @@ pub(crate) async fn show(demo: &Arc<Run>) -> Result<()> {
         started,
         "a management cluster: etcd, kube-apiserver, Cluster API, kcp-webhook",
     );
-    management.start_controllers().await?;
+    management.start_controllers(&[]).await?;
     // As after the upgrade: cloud-controller-manager is to run Node IPAM.
     let component = json!({"extraArgs": [{"name": "controllers", "value": "*,-nodeipam"}]});
     let (client, namespace) = (management.client(), "default");
@@ -83,7 +83,7 @@ pub(crate) async fn show(demo: &Arc<Run>) -> Result<()> {
     let configuration = upgrade(demo, kubectl).await?;
     exits(&management, &configuration).await?;
     status(demo, &management, &cluster, &configuration).await?;
-    management.stop_controllers().await
+    management.stop_controllers(None).await
 }
 
 /// Enables leader migration, and tries to upgrade to a version that cannot run it. Returns the configuration.

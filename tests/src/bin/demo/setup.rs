@@ -34,7 +34,7 @@ impl Demo {
             "a management cluster: etcd, kube-apiserver, Cluster API, Hive's CRDs, kcp-webhook",
         );
 
-        management.start_controllers().await?;
+        management.start_controllers(&[]).await?;
         let cluster = Cluster::create_without_control_plane(management.client(), "default", NAME).await?;
         let control_plane = run.folder().join("control-plane.yaml");
         fs::write(&control_plane, SHORTEST_CONTROL_PLANE).context("writing the control plane's manifest")?;
@@ -74,7 +74,7 @@ impl Demo {
 
     /// Ends Cluster API's controllers, and fails if our webhooks refused one of their writes.
     pub(crate) async fn end(&self) -> Result<()> {
-        self.management.stop_controllers().await
+        self.management.stop_controllers(None).await
     }
 
     pub(crate) fn control_plane(&self) -> &Path {

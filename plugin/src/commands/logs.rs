@@ -177,6 +177,8 @@ impl Shown {
     /// Prints the lines that are newer than those that were printed before, and says which logs could not be read.
     fn show(&mut self, logs: Vec<MachineLog>, terminal: &Terminal) -> anyhow::Result<Verdict> {
         let mut verdict = Verdict::Met;
+        // The API server responds again.
+        self.noted.remove("");
         let mut lines: Vec<(String, Vec<LogLine>)> = Vec::new();
         for log in logs {
             if log.is_cut() {
@@ -204,10 +206,10 @@ impl Shown {
         let lines = lines
             .iter_mut()
             .map(|(machine, lines)| (machine.as_str(), std::mem::take(lines)));
-        let text: String = merge(lines)
-            .iter()
-            .map(|(machine, line)| format!("{machine}  {}\n", escape(&line.text)))
-            .collect();
+        let mut text = String::new();
+        for (machine, line) in merge(lines) {
+            text += &[machine, "  ", &escape(&line.text), "\n"].concat();
+        }
         terminal.print(&text).context("cannot write to stdout")?;
         Ok(verdict)
     }

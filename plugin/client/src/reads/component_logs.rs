@@ -122,7 +122,8 @@ impl ComponentLogs {
             container: Some(query.component.as_str().to_owned()),
             limit_bytes: Some(MAX_BYTES.into()),
             previous: query.is_previous,
-            since_time: since,
+            // The client rounds to whole seconds. Rounded up, lines would be lost; the caller knows the lines that it has.
+            since_time: since.and_then(|since| Timestamp::from_second(since.as_second()).ok()),
             tail_lines: Some(query.lines.into()),
             timestamps: true,
             ..LogParams::default()

@@ -3,7 +3,10 @@
 use serde_json::json;
 
 use crate::{
-    bundle::{redaction::Redacted, secret_text::without_secrets},
+    bundle::{
+        redaction::Redacted,
+        secret_text::{without_cut_pem, without_secrets},
+    },
     snapshot::Failure,
 };
 
@@ -15,6 +18,9 @@ const MAX_FILE_BYTES: usize = 4 << 20;
 
 /// The maximum size of all files together, in bytes. Mail and issue trackers accept attachments of this size.
 const MAX_BUNDLE_BYTES: usize = 16 << 20;
+
+/// What each audit event contains in its `apiVersion`. An API server logs them with `--audit-log-path=-`.
+const AUDIT_GROUP: &str = "audit.k8s.io/";
 
 /// One file of a bundle.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,8 +91,15 @@ impl Part {
         }
     }
 
-    /// A log. It may quote a request or a file, so it loses tokens and keys. If it is too large, only its last lines stay.
+    /// A log. It may quote a request or a file, so it loses tokens and keys, and audit events, which contain whole objects. If it
+    /// is too large, only its last lines stay.
     pub fn log(file: &str, text: &str) -> Self {
+        let is_audit_event = |line: &&str| line.contains(AUDIT_GROUP);
+        let audit_events = text.lines().filter(is_audit_event).count();
+        let lines = text.split_inclusive('\n').filter(|line| !is_audit_event(line));
+        let lines: String = lines.collect();
+        let text = without_cut_pem(&lines);
+        let text = without_secrets(&text);
         let excess = text.len().saturating_sub(MAX_FILE_BYTES);
         let line_end = text.bytes().skip(excess).position(|byte| byte == b'\n');
         let start = match (excess, line_end) {
@@ -94,12 +107,19 @@ impl Part {
             (_, Some(line_end)) => excess + line_end + 1,
             (_, None) => text.len(),
         };
-        let limit = MAX_FILE_BYTES >> 20;
-        let message = format!("the log is larger than {limit} MiB, so its beginning is left out");
-        let unread = (start > 0).then(|| Unread::new(&message, None));
+        let mut unread = Vec::new();
+        if start > 0 {
+            let limit = MAX_FILE_BYTES >> 20;
+            let message = format!("the log is larger than {limit} MiB, so its beginning is left out");
+            unread.push(Unread::new(&message, None));
+        }
+        if audit_events > 0 {
+            let message = format!("{audit_events} lines with audit events are left out");
+            unread.push(Unread::new(&message, None));
+        }
         Self {
-            text: text.get(start..).map(|text| without_secrets(text).into_owned()),
-            ..Self::unread(file, unread.into_iter().collect())
+            text: text.get(start..).map(str::to_owned),
+            ..Self::unread(file, unread)
         }
     }
 
@@ -187,6 +207,23 @@ mod tests {
         assert_eq!(unread, Part::unread("a.json", vec![why.clone()]));
         let in_part = Part::objects("a.json", &objects(1, "n"), vec![why.clone()]);
         assert_eq!((in_part.objects, in_part.unread), (Some(1), vec![why]));
+    }
+
+    #[test]
+    fn a_log_loses_audit_events_and_its_beginning() {
+        let event =
+            r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","requestObject":{"data":{"a":"c2VjcmV0"}}}"#;
+        let log = Part::log("a.log", &format!("first line\n{event}\nlast line\n"));
+        assert_eq!(log.text.as_deref(), Some("first line\nlast line\n"));
+        let left_out = Unread::new("1 lines with audit events are left out", None);
+        assert_eq!(log.unread, [left_out]);
+
+        let line = "a line of a log\n";
+        let log = Part::log("a.log", &line.repeat(MAX_FILE_BYTES / line.len() + 2));
+        let text = log.text.expect("a file");
+        assert!(text.starts_with(line) && text.len() <= MAX_FILE_BYTES);
+        let cut = "the log is larger than 4 MiB, so its beginning is left out";
+        assert_eq!(log.unread, [Unread::new(cut, None)]);
     }
 
     #[test]

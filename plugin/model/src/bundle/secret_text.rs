@@ -60,19 +60,38 @@ fn is_bootstrap_token(word: &str) -> bool {
 
 /// Replaces each block in PEM format. If the end of a block is missing, replaces the rest of the text.
 fn without_pem(text: &str) -> Cow<'_, str> {
-    let Some((before, block)) = text.split_once(PEM_BEGIN) else {
+    let (mut rest, mut result) = (text, String::new());
+    while let Some((before, block)) = rest.split_once(PEM_BEGIN) {
+        rest = block
+            .split_once(PEM_END)
+            .and_then(|(_, label)| label.split_once(PEM_DASHES))
+            .map_or("", |(_, after)| after);
+        result.push_str(before);
+        result.push_str(REDACTED);
+    }
+    if result.is_empty() {
         return text.into();
-    };
-    let after = block
-        .split_once(PEM_END)
-        .and_then(|(_, label)| label.split_once(PEM_DASHES))
-        .map_or("", |(_, after)| after);
-    format!("{before}{REDACTED}{}", without_pem(after)).into()
+    }
+    result.push_str(rest);
+    result.into()
+}
+
+/// Replaces what may be the end of a block in PEM format whose beginning was cut off.
+pub(super) fn without_cut_pem(text: &str) -> Cow<'_, str> {
+    let end = text.find(PEM_END);
+    let is_cut = end.is_some_and(|end| text.find(PEM_BEGIN).is_none_or(|begin| end < begin));
+    match text.split_once(PEM_END).filter(|_| is_cut) {
+        Some((_, label)) => {
+            let after = label.split_once(PEM_DASHES).map_or("", |(_, after)| after);
+            format!("{REDACTED}{after}").into()
+        }
+        None => text.into(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::without_secrets;
+    use super::{without_cut_pem, without_secrets};
 
     #[test]
     fn secrets_are_known_by_their_form() {
@@ -109,6 +128,20 @@ mod tests {
             ("", ""),
         ] {
             assert_eq!(without_secrets(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_block_is_known_without_its_beginning() {
+        for (text, expected) in [
+            ("MII\n-----END PRIVATE KEY-----\nb", "<redacted>\nb"),
+            (
+                "-----BEGIN A-----\n1\n-----END A-----",
+                "-----BEGIN A-----\n1\n-----END A-----",
+            ),
+            ("a", "a"),
+        ] {
+            assert_eq!(without_cut_pem(text), expected, "{text}");
         }
     }
 }

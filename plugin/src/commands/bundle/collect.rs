@@ -23,7 +23,7 @@ use kcp_control_plane::{
     why::explain,
 };
 use serde::Serialize;
-use tokio::time::timeout;
+use tokio::time::{timeout, timeout_at};
 
 use crate::{
     arguments::ControlPlaneName,
@@ -114,17 +114,29 @@ async fn logs(connection: &Connection, observed: &Snapshot, end: Instant) -> Vec
             is_previous: false,
             lines: LOG_LINES,
         };
-        match logs.read(&observed.machines, query, |_| None).await {
-            Ok(logs) => parts.extend(logs.iter().map(|log| log_part(component, log))),
-            Err(failure) => return all_unread(&failure),
+        let read = logs.read(&observed.machines, query, |_| None);
+        match timeout_at(end.into(), read).await {
+            Ok(Ok(logs)) => parts.extend(logs.iter().map(|log| log_part(component, log))),
+            Ok(Err(failure)) => return all_unread(&failure),
+            Err(_) => {
+                let file = format!("{LOGS}/{}", component.as_str());
+                let unread = Unread::new("not read within the time limit of --timeout", None);
+                parts.push(Part::unread(&file, vec![unread]));
+            }
         }
     }
     parts
 }
 
-fn log_part(component: Component, MachineLog { machine, text, .. }: &MachineLog) -> Part {
-    let file = format!("{LOGS}/{machine}/{}.log", component.as_str());
-    match text {
+fn log_part(component: Component, log: &MachineLog) -> Part {
+    let file = format!("{LOGS}/{}/{}.log", log.machine, component.as_str());
+    match &log.text {
+        Ok(text) if log.is_cut() => {
+            let mut part = Part::log(&file, text);
+            let message = "the kubelet has cut off the end of the log, because the log is too large";
+            part.unread.push(Unread::new(message, None));
+            part
+        }
         Ok(text) => Part::log(&file, text),
         Err(failure) => Part::unread(&file, vec![failure.into()]),
     }

@@ -46,9 +46,14 @@ pub(super) struct Sample {
 pub(super) const METRICS: &[Metric] = &[
     Metric {
         name: SOURCE_READ,
-        help: "1 if the source (management, workload or etcd) could be read, 0 if not, or if no member of etcd responds; without the \
-               source management, the control plane has no other metric",
+        help: "1 if the source could be read, 0 if not (management: the control plane itself; workload; etcd: at least one member \
+               responds); without the source management, the control plane has no other metric",
         samples: |judged| judged.sources(),
+    },
+    Metric {
+        name: "kcp_control_plane_read_timestamp_seconds",
+        help: "When the control plane was last read, in seconds since 1970",
+        samples: |judged| time(Some(judged.now)),
     },
     Metric {
         name: "kcp_control_plane_verdict",
@@ -89,7 +94,10 @@ pub(super) const METRICS: &[Metric] = &[
     Metric {
         name: "kcp_control_plane_last_progress_timestamp_seconds",
         help: "When a Machine was last created, was deleted or became ready, or a change began or ended, in seconds since 1970",
-        samples: |judged| time(last_progress(judged.observed, judged.now)),
+        samples: |judged| {
+            let are_all_read = judged.observed.failed_reads.is_empty();
+            time(last_progress(judged.observed, judged.now).filter(|_| are_all_read))
+        },
     },
     Metric {
         name: "kcp_control_plane_topology_pending",

@@ -1,11 +1,11 @@
-//! What the exporter serves: `/metrics` in the OpenMetrics format, `/livez` and `/readyz`.
+//! What the exporter serves: `/metrics` in the `OpenMetrics` format, `/livez` and `/readyz`.
 
 use std::{
     collections::BTreeMap,
     convert::Infallible,
     fmt,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use http_body_util::Full;
@@ -40,7 +40,11 @@ const MAX_CONNECTIONS: usize = 16;
 
 /// How long a client may take to send a request, and to read the whole response. 1,000 control planes are 5 MB.
 const REQUEST_LIMIT: Duration = Duration::from_secs(5);
-const CONNECTION_LIMIT: Duration = Duration::from_secs(60);
+const CONNECTION_LIMIT: Duration = Duration::from_secs(20);
+
+/// How long a response to a scrape is sent to further clients. So at most five responses are in memory, however many clients read
+/// slowly.
+const SHARED_FOR: Duration = Duration::from_secs(5);
 
 /// hyper's minimum.
 const BUFFER_BYTES: usize = 8192;
@@ -89,6 +93,8 @@ pub(super) const OWN: [(&str, &str); 6] = [
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Round {
     pub(super) is_listed: bool,
+    /// Those in the last list.
+    pub(super) control_planes: u32,
     pub(super) complete_reads: u32,
     pub(super) ended: Timestamp,
     pub(super) duration: Duration,
@@ -96,7 +102,11 @@ pub(super) struct Round {
 
 /// The metrics that the next scrape gets.
 #[derive(Debug, Default)]
-pub(super) struct Published(Mutex<State>);
+pub(super) struct Published {
+    state: Mutex<State>,
+    /// The last response to a scrape, and when it was written.
+    shared: Mutex<Option<(Instant, Bytes)>>,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -106,7 +116,7 @@ struct State {
 
 impl Published {
     fn state<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Replaces the metrics of a control plane.
@@ -144,23 +154,39 @@ impl Published {
         Ok(text)
     }
 
+    /// The text of all metrics, which may be [`SHARED_FOR`] old.
+    fn shared(self: &Arc<Self>) -> Result<Bytes, fmt::Error> {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((written, text)) = &*shared
+            && written.elapsed() < SHARED_FOR
+        {
+            return Ok(text.clone());
+        }
+        let text = Bytes::from(self.encode()?);
+        *shared = Some((Instant::now(), text.clone()));
+        Ok(text)
+    }
+
     fn answer<B>(self: &Arc<Self>, request: &Request<B>) -> Response<Full<Bytes>> {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            return answer(StatusCode::METHOD_NOT_ALLOWED, TEXT_TYPE, "use GET\n".to_owned());
+            let mut response = answer(StatusCode::METHOD_NOT_ALLOWED, TEXT_TYPE, "use GET\n");
+            let headers = response.headers_mut();
+            headers.insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+            return response;
         }
         match request.uri().path() {
-            "/livez" => answer(StatusCode::OK, TEXT_TYPE, "ok".to_owned()),
-            "/readyz" if self.is_ready() => answer(StatusCode::OK, TEXT_TYPE, "ok".to_owned()),
+            "/livez" => answer(StatusCode::OK, TEXT_TYPE, "ok"),
+            "/readyz" if self.is_ready() => answer(StatusCode::OK, TEXT_TYPE, "ok"),
             "/readyz" => {
-                let text = "the first round of reads has not ended\n".to_owned();
+                let text = "the first round of reads has not ended\n";
                 answer(StatusCode::SERVICE_UNAVAILABLE, TEXT_TYPE, text)
             }
-            "/metrics" => match self.encode() {
+            "/metrics" => match self.shared() {
                 Ok(text) => answer(StatusCode::OK, METRICS_TYPE, text),
                 Err(error) => answer(StatusCode::INTERNAL_SERVER_ERROR, TEXT_TYPE, format!("{error}\n")),
             },
             _ => {
-                let text = "not found; this port serves /livez, /readyz and /metrics\n".to_owned();
+                let text = "not found; this port serves /livez, /readyz and /metrics\n";
                 answer(StatusCode::NOT_FOUND, TEXT_TYPE, text)
             }
         }
@@ -204,9 +230,8 @@ fn encode_own(state: &State, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result
     let Some(round) = state.round else {
         return Ok(());
     };
-    let control_planes = u32::try_from(state.control_planes.len()).unwrap_or(u32::MAX);
     own(LIST_SUCCESS, &[], u8::from(round.is_listed).into())?;
-    own(CONTROL_PLANES, &[], control_planes.into())?;
+    own(CONTROL_PLANES, &[], round.control_planes.into())?;
     own(COMPLETE_READS, &[], round.complete_reads.into())?;
     own(ROUND_END, &[], seconds(round.ended))?;
     own(ROUND_DURATION, &[], round.duration.as_secs_f64())
@@ -249,8 +274,8 @@ async fn serve_connection(stream: TcpStream, published: Arc<Published>) {
 }
 
 /// One response for each connection, so that a connection that nobody uses takes no place.
-fn answer(code: StatusCode, content_type: &'static str, body: String) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::from(body));
+fn answer(code: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body.into()));
     *response.status_mut() = code;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
@@ -273,6 +298,7 @@ mod tests {
 
     const ROUND: Round = Round {
         is_listed: true,
+        control_planes: 3,
         complete_reads: 2,
         ended: jiff::Timestamp::UNIX_EPOCH,
         duration: Duration::from_millis(1500),

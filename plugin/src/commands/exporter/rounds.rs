@@ -20,7 +20,7 @@ use kcp_client::{
 use kcp_control_plane::snapshot::Snapshot;
 use tokio::{
     sync::Notify,
-    time::{Instant as Clock, sleep_until},
+    time::{Instant as Clock, sleep_until, timeout},
 };
 
 use crate::{
@@ -45,7 +45,7 @@ pub(super) struct Rounds<'r> {
     published: &'r Arc<Published>,
     /// The control planes of the last list.
     known: RefCell<BTreeMap<Name, Known>>,
-    /// The control planes of the last list that respond slowly and wait for their read.
+    /// The control planes of the last list that respond slowly, and wait for a read that delays no other.
     slow: RefCell<Vec<Snapshot>>,
     slow_listed: Notify,
     /// The control planes that were read completely since the last round ended.
@@ -84,6 +84,7 @@ impl<'r> Rounds<'r> {
             let error = Box::pin(self.round()).await.err().map(|error| error.to_string());
             self.published.end_round(Round {
                 is_listed: error.is_none(),
+                control_planes: u32::try_from(self.known.borrow().len()).unwrap_or(u32::MAX),
                 complete_reads: self.complete_reads.take(),
                 ended: self.connection.now(),
                 duration: started.elapsed(),
@@ -112,8 +113,23 @@ impl<'r> Rounds<'r> {
             listed.into_iter().partition(|listed| self.is_slow(&name(listed)));
         *self.slow.borrow_mut() = slow;
         self.slow_listed.notify_one();
-        self.read_each(&reader, quick).await;
+        let reads = quick.into_iter().map(|listed| self.read_quickly(&reader, listed));
+        let reads = stream::iter(reads).buffer_unordered(MAX_CONCURRENT_READS);
+        reads.for_each(|()| ready(())).await;
         Ok(())
+    }
+
+    /// Reads one control plane in half of its time limit, or leaves it to [`Self::read_slow`].
+    async fn read_quickly(&self, reader: &Reader<'_>, listed: Snapshot) {
+        let name = name(&listed);
+        let limit = self.arguments.timeout / 2;
+        if timeout(limit, self.read(reader, listed.clone())).await.is_err() {
+            if let Some(known) = self.known.borrow_mut().get_mut(&name) {
+                known.is_slow = true;
+            }
+            self.slow.borrow_mut().push(listed);
+            self.slow_listed.notify_one();
+        }
     }
 
     /// Forgets all other control planes.
@@ -140,15 +156,11 @@ impl<'r> Rounds<'r> {
             let limit = reads::list_limit(self.arguments.timeout);
             // If this fails, the next round reports it.
             if let Ok(reader) = reads::discover(self.connection, limit).await {
-                self.read_each(&reader, slow).await;
+                let reads = slow.into_iter().map(|listed| self.read(&reader, listed));
+                let reads = stream::iter(reads).buffer_unordered(MAX_CONCURRENT_READS);
+                reads.for_each(|()| ready(())).await;
             }
         }
-    }
-
-    async fn read_each(&self, reader: &Reader<'_>, listed: impl IntoIterator<Item = Snapshot>) {
-        let reads = listed.into_iter().map(|listed| self.read(reader, listed));
-        let reads = stream::iter(reads).buffer_unordered(MAX_CONCURRENT_READS);
-        reads.for_each(|()| ready(())).await;
     }
 
     /// Reads one control plane, and publishes its metrics, unless it has been deleted meanwhile.
@@ -175,10 +187,11 @@ impl<'r> Rounds<'r> {
         listed: Snapshot,
         kept: Option<(Kept, Instant)>,
     ) -> (Samples, Option<(Kept, Instant)>) {
-        let end = || Instant::now() + self.arguments.timeout;
+        let end = Instant::now() + self.arguments.timeout;
         let now = || self.connection.now();
         if let Some((kept, since)) = kept {
-            let observed = kept.observe(self.connection, listed.clone(), end()).await;
+            let half = Instant::now() + self.arguments.timeout / 2;
+            let observed = kept.observe(self.connection, listed.clone(), half).await;
             let judged = Judged::new(&observed, now());
             if judged.is_settled() {
                 return (judged.samples(), Some((kept, since)));
@@ -186,14 +199,14 @@ impl<'r> Rounds<'r> {
         }
         self.complete_reads.set(self.complete_reads.get() + 1);
         let (namespace, name) = name(&listed);
-        let read = reads::observe(reader, &namespace, &name, Excluded::default(), end()).await;
+        let read = reads::observe(reader, &namespace, &name, Excluded::default(), end).await;
         let observed = match read {
             Ok(observed) => observed,
             Err(error) => reads::unread_snapshot(listed.clone(), &error),
         };
         let judged = Judged::new(&observed, now());
         if judged.is_settled()
-            && let Some(kept) = Kept::new(self.connection, &observed, end()).await
+            && let Some(kept) = Kept::new(self.connection, &observed, end).await
         {
             let read = (
                 observed.workload.clone(),

@@ -390,7 +390,10 @@ impl Subject<'_> {
         )
         .await?;
         extension.block("BeforeClusterUpgrade", LAST);
-        Ok(())
+        // Any change of the Cluster ends the pause after which the topology controller tries again.
+        self.cluster
+            .annotate_cluster("example.com/repaired", &json!(""))
+            .await
     }
 
     /// The owner of the extension acts next, and the extension says why.
@@ -398,7 +401,7 @@ impl Subject<'_> {
         for HookHold { hook, version, shown } in holds {
             let message = RuntimeExtension::message(APPROVER, hook, version);
             let waits = format!(
-                "the runtime extension of hook {hook} must answer before Cluster API's topology controller goes on: {message}"
+                "the runtime extension of hook {hook} must answer before Cluster API's topology controller continues: {message}"
             );
             self.why(0, &["The owner of the hook acts next:", &waits]).await?;
             let both = [

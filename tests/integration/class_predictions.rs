@@ -9,7 +9,7 @@ use kcp_tests::runtime_extension::{HOOKS, RuntimeExtension};
 use kcp_tests::wait;
 use serde_json::{Value, json};
 
-use crate::predictions::{Seen, as_planned, clear_plan, plan, planned};
+use crate::predictions::{Seen, all_components_are_healthy, as_planned, clear_plan, plan, planned};
 use crate::shared::with_controllers;
 use crate::topology::topology_reconciled;
 
@@ -96,7 +96,9 @@ async fn is_upgraded_twice(
 
     let (second, rest) = wait::until("the hook blocks the second minor version", || async {
         cluster.is_settled(3).await?;
+        all_components_are_healthy(management, cluster).await?;
         let (ended, document) = plan(management, cluster, &[]).await?;
+        all_components_are_healthy(management, cluster).await?;
         let blockers = document.get("blockers").and_then(Value::as_array);
         let reasons: Vec<&Value> = blockers
             .into_iter()
@@ -104,10 +106,11 @@ async fn is_upgraded_twice(
             .filter_map(|blocker| blocker.get("reason"))
             .collect();
         ensure!(ended.code == 1 && reasons == [&json!("lifecycleHook")], "{ended}");
-        Ok((planned(&document)?, document))
+        let second = planned(&document)?;
+        ensure!(second.len() == 6, "{second:#?}");
+        Ok((second, document))
     })
     .await?;
-    ensure!(second.len() == 6, "{second:#?}");
     seen.is(&first).await?;
     let seen_second = Seen::begin(management, cluster).await?;
     extension.release(HOLD, LAST);

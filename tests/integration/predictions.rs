@@ -162,7 +162,10 @@ pub(crate) async fn clear_plan(
 
 /// Succeeds if the controller reports every component of every Machine as healthy. `status` does not require it of a
 /// Machine that has just joined, but the controller deletes no other Machine until then.
-async fn all_components_are_healthy(management: &ManagementCluster, cluster: &Cluster) -> Result<()> {
+pub(crate) async fn all_components_are_healthy(
+    management: &ManagementCluster,
+    cluster: &Cluster,
+) -> Result<()> {
     let machines = resources::machines(management.client(), cluster.namespace());
     let of_control_plane = ListParams::default().labels(CONTROL_PLANE);
     for machine in machines.list(&of_control_plane).await? {

@@ -66,7 +66,14 @@ impl RuntimeExtension {
             answers,
             _server: server,
         };
-        extension.is_discovered().await?;
+        if let Err(error) = extension.is_discovered().await {
+            // Otherwise, Cluster API's managers would wait for it at their next start.
+            extension
+                .api
+                .delete(&extension.name, &DeleteParams::default())
+                .await?;
+            return Err(error);
+        }
         Ok(extension)
     }
 

@@ -18,7 +18,7 @@
 //! - `written`: whether a write was stored
 //! - [`kubeconfig`]: kubeconfigs of workload clusters
 //! - [`retry`]: how often and when requests are retried
-//! - [`proxy`]: proxies
+//! - [`proxy`]: the proxies through which connections go
 //! - [`clock`]: the clock of the API server
 //! - [`ca_rotation`], [`bootstrap_token`]: the Secrets of CAs, and the tokens with which hosts join
 //! - `api_error`: the client library's errors as ours

@@ -39,8 +39,9 @@ const BLOCKING_HOOKS: &str = "Following hooks are blocking ";
 /// that of the `ExtensionConfig`, as in `before-upgrade.backup`.
 const FAILED_HANDLER: &str = "failed to call extension handler \"";
 
-/// What an upgrade plan says of a version that the control plane has left behind (`exp/topology/desiredstate/upgrade_plan.go`).
-const NOT_GREATER: &str = " must be greater than ";
+/// What the topology controller says of a version that it cannot reach, such as one that the control plane has left behind
+/// (`exp/topology/desiredstate/upgrade_plan.go`).
+const INVALID_PLAN: &str = "invalid ControlPlane upgrade plan";
 
 /// Whether the topology controller waits only for workers that an annotation keeps at the old version.
 pub fn is_deferred(condition: &Condition) -> bool {
@@ -89,16 +90,30 @@ pub fn failed(observed: &Snapshot, error: &Condition) -> Problem {
         (Some((_, name)), _) => TopologyError::Extension {
             name: name.to_owned(),
         },
-        (None, Some(cluster)) if error.message.contains(NOT_GREATER) => TopologyError::LowerVersion {
-            version: observed.control_plane.spec.version().to_owned(),
-            cluster: cluster.name().to_owned(),
-        },
+        (None, Some(cluster)) if error.message.contains(INVALID_PLAN) && is_version_lowered(observed) => {
+            TopologyError::LowerVersion {
+                version: observed.control_plane.spec.version().to_owned(),
+                cluster: cluster.name().to_owned(),
+            }
+        }
         (None, _) => TopologyError::Other,
     };
     Problem::TopologyFailed {
         message: error.message_or_reason(),
         cause,
     }
+}
+
+/// Whether the topology has a lower version than the control plane, pre-release and build included.
+fn is_version_lowered(observed: &Snapshot) -> bool {
+    let wanted = observed
+        .topology()
+        .and_then(|topology| topology.version.as_deref());
+    let wanted = wanted.and_then(|version| parse_version(version).ok());
+    let current = parse_version(observed.control_plane.spec.version()).ok();
+    wanted
+        .zip(current)
+        .is_some_and(|(wanted, current)| wanted < current)
 }
 
 /// The hooks and annotations for which the topology controller waits, and then those that come later.

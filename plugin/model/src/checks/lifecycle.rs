@@ -455,6 +455,32 @@ pub(super) mod test_cases {
                  v1.34.1-rc.1 must be greater than v1.34.1",
             );
         }),
+        (
+            "topology-not-reconciled",
+            "the_version_is_lowered_in_a_chain",
+            |o| {
+                o.set_topology("v1.33.6");
+                topology_reports(
+                    o,
+                    "ReconcileFailed",
+                    "error computing the desired state of the Cluster topology: invalid ControlPlane upgrade plan: control plane \
+                 upgrade plan must end with version v1.33.6, ends with v1.34.1 instead",
+                );
+            },
+        ),
+        (
+            "topology-not-reconciled",
+            "the_plan_of_the_workers_is_invalid",
+            |o| {
+                o.set_topology("v1.35.0");
+                topology_reports(
+                    o,
+                    "ReconcileFailed",
+                    "error computing the desired state of the Cluster topology: invalid workers upgrade plan, item 0; version \
+                 v1.34.0 must be greater than v1.34.1",
+                );
+            },
+        ),
         ("topology-not-reconciled", "no_upgrade_is_pending", |o| {
             topology_reports(o, "ClusterClassNotReconciled", "ClusterClass not reconciled");
         }),

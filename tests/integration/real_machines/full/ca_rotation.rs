@@ -22,7 +22,7 @@ use serde_json::json;
 
 use crate::objects::written;
 use crate::real_machines::full::cluster_api::{
-    NAME, NAMESPACE, VERSION, changes_are_as_planned, is_healthy, kcp,
+    NAME, NAMESPACE, changes_are_as_planned, is_healthy, kcp, three_machines,
 };
 use crate::real_machines::full::recovery::is_killed;
 use crate::real_machines::full::{Clock, etcd_on, with_cluster_api, workload_kubeconfig};
@@ -62,11 +62,7 @@ fn cas_are_rotated_while_the_cluster_runs() {
 
 async fn rotates(site: &Arc<Site>, management: &ManagementCluster) -> Result<()> {
     let mut clock = Clock::start();
-    let client = management.client();
-    let cluster = Cluster::create_on_real_machines(client, NAMESPACE, NAME, 3, VERSION).await?;
-    cluster.settled(3).await?;
-    is_healthy(management, &cluster, 3).await?;
-    clock.lap("three machines of Cluster API");
+    let cluster = three_machines(management, &mut clock).await?;
     let refused = kcp(
         management,
         &["certificates", "rotate", NAME, "--ca", "kubernetes", "--yes"],

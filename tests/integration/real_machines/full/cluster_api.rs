@@ -181,6 +181,16 @@ pub(super) fn findings(document: &Value) -> Vec<String> {
         .collect()
 }
 
+/// Creates a control plane of three machines, and waits until it is healthy.
+pub(super) async fn three_machines(management: &ManagementCluster, clock: &mut Clock) -> Result<Cluster> {
+    let client = management.client();
+    let cluster = Cluster::create_on_real_machines(client, NAMESPACE, NAME, 3, VERSION).await?;
+    cluster.settled(3).await?;
+    is_healthy(management, &cluster, 3).await?;
+    clock.lap("three machines of Cluster API");
+    Ok(cluster)
+}
+
 /// Waits until `status` has no finding, and every etcd member has answered it through a real kubelet.
 pub(super) async fn is_healthy(
     management: &ManagementCluster,

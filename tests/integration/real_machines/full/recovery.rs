@@ -18,7 +18,7 @@ use kcp_tests::wait;
 use tokio::time::timeout;
 
 use crate::real_machines::full::cluster_api::{
-    NAME, NAMESPACE, VERSION, changes_are_as_planned, findings, is_healthy, kcp, status,
+    NAME, NAMESPACE, changes_are_as_planned, findings, is_healthy, kcp, status, three_machines,
 };
 use crate::real_machines::full::{Clock, etcd_on, with_cluster_api};
 use crate::real_machines::scripts::refuses;
@@ -47,11 +47,7 @@ fn etcd_is_recovered_from_the_machine_that_is_left() {
 async fn recovers(management: &ManagementCluster) -> Result<()> {
     let rounds: u32 = env::var(ROUNDS).map_or(Ok(1), |rounds| rounds.parse())?;
     let mut clock = Clock::start();
-    let client = management.client();
-    let cluster = Cluster::create_on_real_machines(client, NAMESPACE, NAME, 3, VERSION).await?;
-    cluster.settled(3).await?;
-    is_healthy(management, &cluster, 3).await?;
-    clock.lap("three machines of Cluster API");
+    let cluster = three_machines(management, &mut clock).await?;
     let refused = kcp(management, &["etcd", "recover", NAME]).await?;
     ensure!(
         refused.code == 1

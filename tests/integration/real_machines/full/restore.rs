@@ -12,7 +12,6 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use kcp_api::names::lease;
 use kcp_tests::assets::Assets;
-use kcp_tests::cluster::Cluster;
 use kcp_tests::kubectl::CommandOutput;
 use kcp_tests::machines::real::{Machine, Site};
 use kcp_tests::management_cluster::ManagementCluster;
@@ -23,7 +22,7 @@ use serde_json::{Value, json};
 
 use crate::etcd_snapshot::{EVERY_KEY, etcdctl, restored};
 use crate::real_machines::full::cluster_api::{
-    NAME, NAMESPACE, VERSION, changes_are_as_planned, is_healthy, kcp,
+    NAME, NAMESPACE, changes_are_as_planned, is_healthy, kcp, three_machines,
 };
 use crate::real_machines::full::recovery::{CONTINUE, STATE, is_killed};
 use crate::real_machines::full::{Clock, etcd_on, with_cluster_api};
@@ -72,11 +71,7 @@ fn a_snapshot_is_restored_when_every_machine_has_lost_its_data() {
 
 async fn restores(site: &Arc<Site>, management: &ManagementCluster) -> Result<()> {
     let mut clock = Clock::start();
-    let client = management.client();
-    let cluster = Cluster::create_on_real_machines(client, NAMESPACE, NAME, 3, VERSION).await?;
-    cluster.settled(3).await?;
-    is_healthy(management, &cluster, 3).await?;
-    clock.lap("three machines of Cluster API");
+    let cluster = three_machines(management, &mut clock).await?;
     let bench = Bench {
         server: S3Server::start(management.run(), "s3", Capacity::Disk).await?,
         management,

@@ -113,9 +113,7 @@ impl<'r> Rounds<'r> {
             listed.into_iter().partition(|listed| self.is_slow(&name(listed)));
         *self.slow.borrow_mut() = slow;
         self.slow_listed.notify_one();
-        let reads = quick.into_iter().map(|listed| self.read_quickly(&reader, listed));
-        let reads = stream::iter(reads).buffer_unordered(MAX_CONCURRENT_READS);
-        reads.for_each(|()| ready(())).await;
+        run_all(quick.into_iter().map(|listed| self.read_quickly(&reader, listed))).await;
         Ok(())
     }
 
@@ -156,9 +154,7 @@ impl<'r> Rounds<'r> {
             let limit = reads::list_limit(self.arguments.timeout);
             // If this fails, the next round reports it.
             if let Ok(reader) = reads::discover(self.connection, limit).await {
-                let reads = slow.into_iter().map(|listed| self.read(&reader, listed));
-                let reads = stream::iter(reads).buffer_unordered(MAX_CONCURRENT_READS);
-                reads.for_each(|()| ready(())).await;
+                run_all(slow.into_iter().map(|listed| self.read(&reader, listed))).await;
             }
         }
     }
@@ -221,6 +217,12 @@ impl<'r> Rounds<'r> {
         }
         (judged.samples(), None)
     }
+}
+
+/// Runs all reads, at most [`MAX_CONCURRENT_READS`] at the same time.
+async fn run_all(reads: impl Iterator<Item = impl Future<Output = ()>>) {
+    let reads = stream::iter(reads).buffer_unordered(MAX_CONCURRENT_READS);
+    reads.for_each(|()| ready(())).await;
 }
 
 fn name(listed: &Snapshot) -> Name {

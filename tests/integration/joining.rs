@@ -247,7 +247,7 @@ impl Joining<'_> {
         let way_out = [
             host.as_str(),
             "start etcd if it does not run; if it runs and waits for a member whose Machine no longer exists",
-            "make it the only member: kubectl kcp etcd recover edge -n joining --survivor",
+            "make the member on this host the only member: kubectl kcp etcd recover edge -n joining --survivor",
             "(etcd-no-quorum)",
         ];
         for command in ["status", "why"] {

@@ -1,21 +1,22 @@
 //! Counts the values in JSON text. A decoded value needs many times the memory of its text, and a rule may report every value.
 
-use memchr::{memchr_iter, memchr2};
+use memchr::memchr2;
 
 use crate::limits::MAX_VALUES;
 
-/// How many bytes are counted at a time. So few bytes are still in the L1 cache when the next of the three characters is counted.
-const PART: usize = 8 * 1024;
+/// How many bytes are counted at a time, at most 255. The compiler counts so few bytes with vector instructions of one byte a lane.
+const PART: usize = 128;
 
 /// An upper bound of the number of values in well-formed JSON text. It is exact if it exceeds [`MAX_VALUES`].
 pub(crate) fn count_values(text: &[u8]) -> usize {
-    // This counts the characters in strings too, but takes a tenth of the time. memchr counts one character faster than it finds
-    // any of three.
-    let separators = |part: &[u8]| -> usize {
-        let counts = [b',', b'[', b'{'].map(|byte| memchr_iter(byte, part).count());
-        counts.iter().sum()
+    // This counts the characters in strings too, but takes a tenth of the time.
+    let separators = |part: &[u8]| -> u8 {
+        let found = part
+            .iter()
+            .map(|byte| u8::from(matches!(byte, b',' | b'[' | b'{')));
+        found.sum()
     };
-    let count = text.chunks(PART).map(separators).sum();
+    let count = text.chunks(PART).map(|part| usize::from(separators(part))).sum();
     if count <= MAX_VALUES {
         count
     } else {

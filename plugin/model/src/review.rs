@@ -113,6 +113,8 @@ fn topology_of(
     Ok(is_written_to_topology.then_some(OfTopology {
         knows_configuration: true,
         is_copy: false,
+        // The topology already owns the field, so the API version has it.
+        written_shape: None,
         // Only the webhook reports that an annotation of the Cluster that overrides rules has no effect.
         has_override: false,
     }))

@@ -2,7 +2,10 @@
 
 use jiff::Timestamp;
 
-use crate::{action::Action, feature_gates::FeatureGates, trusted_users::TrustedUsers, view::View};
+use crate::{
+    action::Action, api::control_plane::Shape, feature_gates::FeatureGates, trusted_users::TrustedUsers,
+    view::View,
+};
 
 /// The field manager of Cluster API's topology controller, which writes a whole control plane at once.
 pub const TOPOLOGY_MANAGER: &str = "capi-topology";
@@ -15,6 +18,9 @@ pub struct OfTopology {
     pub knows_configuration: bool,
     /// Whether the Cluster is created paused, as when `clusterctl move` copies it.
     pub is_copy: bool,
+    /// The shape in which the topology controller writes the control plane, which is the one in which the `ClusterClass` refers to
+    /// the template. `None` if it is unknown.
+    pub written_shape: Option<Shape>,
     /// Whether the Cluster has the annotation that overrides rules. The annotation has no effect on a Cluster, because the
     /// topology controller does not copy it to the control plane.
     pub has_override: bool,

@@ -7,11 +7,11 @@ use crate::{
     action::Action,
     api::{
         Cluster, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, DecodeError,
-        KubeadmControlPlane, KubeadmControlPlaneTemplate, decode,
+        KubeadmControlPlane, KubeadmControlPlaneTemplate, control_plane::Shape, decode,
     },
     case::{Answer, Base, Case, NOW, Write},
     change::Change,
-    context::{Context, OfTopology},
+    context::{Context, OfTopology, TOPOLOGY_MANAGER},
     finding::Finding,
     judge::{HasRules, Judgement, judge},
     view::View,
@@ -105,6 +105,7 @@ impl Row<'_> {
             (Write::Delete(_), Some(old)) => Change::delete(old),
             (Write::Create(_), _) | (_, None) => Change::create(new),
         };
+        let applied = old.and_then(|old| old.metadata().applied_version(TOPOLOGY_MANAGER));
         let context = Context {
             writer: self.case.writer,
             field_manager: self.case.field_manager,
@@ -113,6 +114,7 @@ impl Row<'_> {
             topology: self.case.in_topology.then_some(OfTopology {
                 knows_configuration: true,
                 is_copy: false,
+                written_shape: applied.as_deref().map(Shape::from_api_version),
                 has_override: false,
             }),
             ..Context::UNKNOWN

@@ -20,7 +20,7 @@ use crate::{
         machine_template::{MachineTemplate, ObjectMeta},
     },
     change::Change,
-    context::{Context, OfTopology},
+    context::{Context, OfTopology, TOPOLOGY_MANAGER},
     finding::Finding,
     rule::InTopology,
 };
@@ -88,15 +88,21 @@ impl<'a> ControlPlaneChange<'a> {
             }
             (_, None) => (None, changed(&known, None, asked).1),
         };
+        let is_same_class = {
+            let topology = stored.unwrap_or(written).topology();
+            topology.and_then(ClusterTopology::class) == asked.class()
+        };
+        let applied = known
+            .metadata
+            .applied_version(TOPOLOGY_MANAGER)
+            .filter(|_| is_same_class && matches!(source, Source::ControlPlane(_)));
         let of_topology = OfTopology {
             knows_configuration: match source {
-                Source::ControlPlane(_) => {
-                    let topology = stored.unwrap_or(written).topology();
-                    topology.and_then(ClusterTopology::class) == asked.class()
-                }
+                Source::ControlPlane(_) => is_same_class,
                 Source::Template { is_patched, .. } => !is_patched,
                 Source::OtherKind | Source::Unknown => false,
             },
+            written_shape: applied.as_deref().map(Shape::from_api_version),
             is_copy: stored.is_none() && written.is_moved(),
             has_override: written.metadata.has_annotation(annotation::OVERRIDE_RULES),
         };

@@ -424,6 +424,35 @@ fn a_new_cluster_is_judged_with_the_template_of_its_class() {
     assert_eq!(found(&judgement.findings), zero);
 }
 
+/// The API server records the API version in which the topology controller applies the control plane.
+#[test]
+fn a_topology_in_v1beta1_plans_no_rollout() {
+    let planned = json!({"version": "v1.34.2", "controlPlane": {"replicas": 3, "rollout": {"after": "2026-06-02T00:00:00Z"}}});
+    let old = cluster(
+        V1BETA2,
+        &json!({"version": "v1.34.2", "controlPlane": {"replicas": 3}}),
+    );
+    let new = cluster(V1BETA2, &planned);
+    let of_other_class = new.replace(r#"{"name":"edge"}"#, r#"{"name":"other"}"#);
+    assert_ne!(new, of_other_class);
+    let field = "spec.topology.controlPlane.rollout.after".to_owned();
+    let refused = ("topology-rollout-unsupported", field, Action::Deny);
+    for (version, new, expected) in [
+        (V1BETA1, &new, vec![refused]),
+        (V1BETA2, &new, vec![]),
+        // The other class may refer to a template of v1beta2.
+        (V1BETA1, &of_other_class, vec![]),
+    ] {
+        let applied = json!({"metadata": {"managedFields": [{
+            "manager": "capi-topology", "operation": "Apply", "fieldsV1": {"f:spec": {"f:version": {}}},
+            "apiVersion": format!("controlplane.cluster.x-k8s.io/{version}"),
+        }]}});
+        let control_plane = control_plane(V1BETA2, &applied);
+        let judgement = judge_update(&control_plane, &old, new);
+        assert_eq!(found(&judgement.findings), expected, "{version} {new}");
+    }
+}
+
 /// The old topology says what a control plane has that is not known.
 #[test]
 fn without_its_control_plane_a_topology_is_judged_by_what_changes() {

@@ -188,7 +188,7 @@ pub(super) struct CachedControlPlane {
 
 /// The fields of the metadata and of the status that rules read. `managedFields` is long, so each of its entries keeps only the
 /// time, the subresource, and whether it has fields of the spec. Rules read the rest of an entry only for writes of the topology
-/// controller, which does not write Scales.
+/// controller, which does not write Scales, and for writes of Clusters, for which the webhook reads the whole control plane.
 static KEPT: LazyLock<[Value; 2]> = LazyLock::new(|| {
     let managed_fields = json!({"time": {}, "subresource": {}, "fieldsV1": {"f:spec": {}}});
     let metadata = json!({

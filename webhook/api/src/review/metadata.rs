@@ -55,6 +55,8 @@ struct Entry<'a> {
     manager: Option<Text<'a>>,
     #[serde(default)]
     operation: Option<Text<'a>>,
+    #[serde(rename = "apiVersion", default)]
+    api_version: Option<Text<'a>>,
     #[serde(default)]
     time: Option<Text<'a>>,
     #[serde(default)]
@@ -85,16 +87,12 @@ impl<'a> ManagedFields<'a> {
             .max()
     }
 
-    /// Whether a field manager has applied a field of `spec`.
-    fn has_applied(&self, manager: &str, field: &str) -> bool {
-        self.entries().iter().any(|entry| {
+    /// What a field manager has applied. The API server keeps one entry for each manager and subresource.
+    fn applied_by(&self, manager: &str) -> Option<Entry<'a>> {
+        self.entries().into_iter().find(|entry| {
             entry.manager.as_deref() == Some(manager)
                 && entry.operation.as_deref() == Some("Apply")
-                && entry
-                    .fields
-                    .spec
-                    .as_ref()
-                    .is_some_and(|spec| spec.contains_key(field))
+                && entry.subresource.is_none()
         })
     }
 }
@@ -139,8 +137,16 @@ impl Metadata<'_> {
 
     /// Whether the API server has recorded that a field manager applied a field of `spec`.
     pub fn has_applied(&self, manager: &str, field: &str) -> bool {
-        self.managed_fields
-            .is_some_and(|managed| managed.has_applied(manager, field))
+        let applied = self
+            .managed_fields
+            .and_then(|managed| managed.applied_by(manager));
+        let spec = applied.and_then(|entry| entry.fields.spec);
+        spec.is_some_and(|spec| spec.contains_key(field))
+    }
+
+    /// The API version in which a field manager applies the object; `None` if it has not applied the object.
+    pub fn applied_version(&self, manager: &str) -> Option<Text<'_>> {
+        self.managed_fields?.applied_by(manager)?.api_version
     }
 
     /// When a client that owns a field of the spec last wrote the object; `None` if the API server has not recorded it.

@@ -209,9 +209,9 @@ fn unobserved_fault(
         Stage::Compared => (
             Action::Warn,
             format!(
-                "Cluster API has compared the Machines with the last change, and no Machine is outdated, but \
-                 status.observedGeneration is still {observed}, and the change has generation {generation}. Either each reconcile fails \
-                 after this comparison, or one reconcile failed and no later one has written the status"
+                "Cluster API may be unable to scale now, because a reconcile of the last change failed: the last change has generation \
+                 {generation}, but status.observedGeneration is still {observed}. Cluster API has found no outdated Machine, so the \
+                 last change starts no rollout"
             ),
             format!("find the cause: kubectl kcp why {place}"),
         ),

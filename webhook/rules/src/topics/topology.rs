@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use crate::{
     action::Action,
-    api::KubeadmControlPlane,
+    api::{KubeadmControlPlane, control_plane::Shape},
     case::{Case, V1BETA2},
     cel::{Cel, NoCel},
     change::Change,
@@ -28,8 +28,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "topology-version-lowered",
         summary: "a Cluster's topology must not lower the version",
-        why: "The topology controller cannot plan a downgrade: each of its reconciles fails, and Cluster API then denies the old \
-              version, too. Cluster API's own webhook still admits some downgrades, such as v1.34.2-rc.1 after v1.34.2.",
+        why: "The topology controller cannot plan a downgrade, so each of its reconciles fails. Cluster API's webhook admits some \
+              downgrades, such as from v1.34.2 to v1.34.2-rc.1, but then denies the way back.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -40,10 +40,24 @@ const RULES: &[Rule] = &[
         cel: Cel::None(NoCel::OtherObjects),
     },
     Rule {
+        id: "topology-rollout-unsupported",
+        summary: "a topology plans a rollout only through a v1beta2 template",
+        why: "The topology controller writes the time to spec.rollout.after in the API version of the ClusterClass's template. v1beta1 \
+              has no such field, so each of its reconciles fails until the time is removed from the Cluster.",
+        operations: ON_UPDATE,
+        action: Action::Deny,
+        scope: Scope::Transition,
+        overridable: true,
+        topology: InTopology::Only,
+        source: "Cluster API, internal/contract/controlplane.go: ControlPlane().Rollout().After()",
+        check: Check::ControlPlane(rollout_in_v1beta1),
+        cel: Cel::None(NoCel::OtherObjects),
+    },
+    Rule {
         id: "version-owned-by-topology",
         summary: "only the topology that owns a control plane may raise its version",
-        why: "The topology controller does not lower the version again: each of its reconciles fails while the control plane is \
-              ahead of the Cluster, and Cluster API then refuses to raise the version of the Cluster.",
+        why: "The topology controller does not set the version back. Each of its reconciles fails while the control plane has a higher \
+              version than the Cluster. Cluster API then denies each write that raises the Cluster's version.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -82,6 +96,32 @@ fn lowered_in_topology(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mu
         ),
         format!("keep {}, or set a higher version", version_change.old),
     ));
+}
+
+fn rollout_in_v1beta1(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+    let topology = change.context.topology;
+    let is_v1beta1 = topology.and_then(|topology| topology.written_shape) == Some(Shape::V1Beta1);
+    let after = change.new.rollout_after();
+    let was = change.old.and_then(KubeadmControlPlane::rollout_after);
+    let Some(after) = after.filter(|after| is_v1beta1 && Some(*after) != was) else {
+        return;
+    };
+    let metadata = &change.new.metadata;
+    let cluster = metadata.cluster_name().unwrap_or("NAME");
+    faults.push(Fault {
+        field: change.new.rollout_after_path().into(),
+        reason: CauseReason::Forbidden,
+        value: Some(format!("\"{after}\"")),
+        detail: "the topology controller last applied the control plane in v1beta1, which has no field for this time, so each of its \
+                 reconciles would fail"
+            .into(),
+        remedy: format!(
+            "refer to the template in controlplane.cluster.x-k8s.io/v1beta2 in the ClusterClass, and wait until the topology \
+             controller has applied it; or remove this time, and run: kubectl kcp rollout start cluster/{cluster}{}",
+            metadata.namespace_flag()
+        )
+        .into(),
+    });
 }
 
 fn raised_beside_topology(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
@@ -171,6 +211,7 @@ fn changed_beside_topology(change: &Change<'_, KubeadmControlPlane<'_>>, faults:
 
 const VERSION: &str = "spec.topology.version";
 const LOWERED: &str = "topology-version-lowered";
+const ROLLOUT: &str = "topology-rollout-unsupported";
 const RAISED: &str = "version-owned-by-topology";
 const REVERTED: &str = "field-owned-by-topology";
 const AT: &str = r#"{"spec":{"version":"v1.34.2+b.2"}}"#;
@@ -184,6 +225,8 @@ const UNLABELLED: &str = r#"{"metadata":{"generation":4,"labels":{"cluster.x-k8s
     "time":"2026-05-01T00:00:00Z","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:replicas":{},"f:version":{}}}}]},
     "spec":{"replicas":3,"version":"v1.34.2"},
     "status":{"observedGeneration":4,"replicas":3,"upToDateReplicas":3,"version":"v1.34.2"}}"#;
+const APPLIED_IN_V1BETA1: &str = r#"{"metadata":{"labels":{"cluster.x-k8s.io/cluster-name":"edge"},"managedFields":[{"manager":"capi-topology","operation":"Apply",
+    "apiVersion":"controlplane.cluster.x-k8s.io/v1beta1","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:version":{}}}}]}}"#;
 const RAISE: &str = r#"{"spec":{"version":"v1.34.3"}}"#;
 
 const CASES: &[Case] = &[
@@ -215,6 +258,22 @@ const CASES: &[Case] = &[
         &[(LOWERED, VERSION)],
     )
     .in_topology(),
+    Case::update(
+        "rejects_rollout_of_a_topology_in_v1beta1",
+        APPLIED_IN_V1BETA1,
+        r#"{"spec":{"rollout":{"after":"2026-06-02T00:00:00Z"}}}"#,
+        &[(ROLLOUT, "spec.topology.controlPlane.rollout.after")],
+    )
+    .in_topology()
+    .only_in_version(V1BETA2),
+    Case::update(
+        "accepts_rollout_of_a_topology_in_v1beta2",
+        OWNED,
+        r#"{"spec":{"rollout":{"after":"2026-06-02T00:00:00Z"}}}"#,
+        &[],
+    )
+    .in_topology()
+    .only_in_version(V1BETA2),
     Case::update(
         "rejects_version_raised_beside_its_topology",
         OWNED,

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use kcp_tests::cluster::Cluster;
 use kcp_tests::kubectl::CommandOutput;
 use kcp_tests::management_cluster::ManagementCluster;
@@ -44,6 +44,7 @@ async fn is_changed(management: &ManagementCluster) -> Result<()> {
     subject.pauses().await?;
     subject.cancels().await?;
     subject.rolls_out().await?;
+    subject.rolls_out_through_the_topology().await?;
     subject.upgrades().await?;
     subject.says("status cluster/edge", 0, "Healthy").await?;
     subject.cluster.delete().await
@@ -169,8 +170,79 @@ impl Subject<'_> {
         Ok(())
     }
 
-    /// Several minor versions in one write: Cluster API goes over those of the class.
+    /// The topology has the time of an earlier rollout, so the next time is written there.
+    async fn rolls_out_through_the_topology(&self) -> Result<()> {
+        const EARLIER: &str = "2020-01-01T00:00:00Z";
+        let before = self.cluster.machines().await?;
+        let earlier = json!({"controlPlane": {"rollout": {"after": EARLIER}}});
+        self.cluster.patch_topology(&earlier).await?;
+        let carried = "the topology controller sets the time";
+        wait::until_within(carried, Duration::from_secs(60), || async {
+            let control_plane = self.cluster.get().await?;
+            let after = control_plane.pointer("/spec/rollout/after");
+            ensure!(after == Some(&json!(EARLIER)), "{after:?}");
+            Ok(())
+        })
+        .await?;
+
+        let started = self
+            .says(
+                "rollout start cluster/edge --yes",
+                0,
+                "cluster/edge rollout started",
+            )
+            .await?;
+        let through_the_cluster =
+            "Cluster API's topology controller carries the change over to the control plane";
+        ensure!(started.words().contains(through_the_cluster), "{started}");
+        self.refuses_to_scale_during_the_rollout().await?;
+        self.says("rollout status cluster/edge --watch --timeout=10m", 0, "complete")
+            .await?;
+        let cluster = self.cluster.get_cluster().await?;
+        let after = cluster.pointer("/spec/topology/controlPlane/rollout/after");
+        let after = after.context("the topology has no time of a rollout")?;
+        let control_plane = self.cluster.get().await?;
+        ensure!(
+            after != EARLIER && control_plane.pointer("/spec/rollout/after") == Some(after),
+            "{after}: {control_plane:#}"
+        );
+        let machines = self.cluster.machines().await?;
+        ensure!(
+            machines.iter().all(|machine| !before.contains(machine)),
+            "{before:?} became {machines:?}"
+        );
+        Ok(())
+    }
+
+    /// The webhook denies another number of Machines at the Cluster.
+    async fn refuses_to_scale_during_the_rollout(&self) -> Result<()> {
+        let five = json!({"spec": {"topology": {"controlPlane": {"replicas": 5}}}}).to_string();
+        let namespace = self.cluster.namespace();
+        let patch = [
+            "patch",
+            "cluster",
+            "edge",
+            "--type=merge",
+            "--dry-run=server",
+            "-n",
+            namespace,
+            "-p",
+            &five,
+        ];
+        let kubectl = self.management.kubectl();
+        let denied = wait::until_within("a scale is denied", Duration::from_secs(120), || async {
+            let output = kubectl.run(patch).await?;
+            let is_denied = output.code != 0 && output.words().contains("(replicas-during-rollout)");
+            ensure!(is_denied, "{output}");
+            Ok(())
+        });
+        denied.await
+    }
+
+    /// Several minor versions in one write: Cluster API goes over those of the class. The command waits for the workers, too.
     async fn upgrades(&self) -> Result<()> {
+        self.cluster.patch_topology(&workers(None)).await?;
+        self.cluster.workers_ready(OLD).await?;
         let upgraded = self
             .says(
                 &format!("upgrade cluster/edge --to {LAST} --yes --wait=20m"),
@@ -183,6 +255,8 @@ impl Subject<'_> {
         let end = format!("is at {LAST}, with all Machines ready and up to date\n");
         ensure!(upgraded.stdout.ends_with(&end), "{upgraded}");
         self.has("/spec/topology/version", &json!(LAST)).await?;
+        self.says("status cluster/edge", 0, &format!("{LAST} 1/1 1/1"))
+            .await?;
         self.cluster.settled(3).await
     }
 }
@@ -327,22 +401,22 @@ impl Subject<'_> {
             "1/1 1/1",
         ])
         .await?;
+        let delays =
+            format!("annotation {HOOK} of the Cluster delays the upgrade until its owner removes it");
         self.shows(
             "plan cluster/edge --to v1.35.0",
             0,
             &[
                 "Topology: v1.34.2 (control plane), v1.35.0 (control plane, then workers)",
                 "v1.33.6 -> v1.34.2",
+                &delays,
             ],
         )
         .await?;
         let upgrade = format!("upgrade cluster/edge --to {LAST} --yes");
-        self.says(
-            &upgrade,
-            0,
-            &format!("cluster/edge upgraded from {OLD} to {LAST}"),
-        )
-        .await?;
+        let upgraded = format!("cluster/edge upgraded from {OLD} to {LAST}");
+        let upgraded = self.says(&upgrade, 0, &upgraded).await?;
+        ensure!(upgraded.words().contains(&delays), "{upgraded}");
 
         let hook =
             format!("the owner of the Cluster's annotation {HOOK} must remove it to let the upgrade begin");
@@ -359,7 +433,10 @@ impl Subject<'_> {
         self.shows(
             "plan cluster/edge",
             1,
-            &["Topology: v1.34.2 (control plane), v1.35.0 (control plane, then workers)"],
+            &[
+                "Topology: v1.34.2 (control plane), v1.35.0 (control plane, then workers)",
+                &hook,
+            ],
         )
         .await?;
         self.shows("status", 0, &["v1.33.6 -> v1.35.0", "topology-upgrade-pending"])
@@ -389,6 +466,7 @@ impl Subject<'_> {
             ],
         )
         .await?;
+        self.shows("plan cluster/edge", 1, &[&fails]).await?;
         extension.block("BeforeClusterUpgrade", LAST);
         // Any change of the Cluster ends the pause after which the topology controller tries again.
         self.cluster

@@ -12,6 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use kcp_tests::assets::Assets;
 use kcp_tests::cluster::{ClassSettings, Cluster};
 use kcp_tests::cluster_api::RATE_LIMIT;
+use kcp_tests::kubectl::CommandOutput;
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::refusing_webhook::RefusingWebhook;
 use kcp_tests::run::Run;
@@ -36,6 +37,9 @@ const MOST_TRIES: usize = 5;
 /// change of a Cluster, whatever the reason. Without pauses, it would try each second.
 const MOST_FIRST_TRIES: usize = 25;
 
+/// How the command begins that takes back a version or the time of a rollout.
+const PRINTED: &str = "kubectl patch cluster ";
+
 /// The Cluster whose control plane another webhook refuses.
 const REFUSED: &str = "refused";
 
@@ -44,6 +48,8 @@ struct Mistake {
     name: &'static str,
     replicas: u32,
     version: &'static str,
+    /// The versions of its class. Empty if the class has no such list.
+    versions: &'static [&'static str],
     /// Whether its machine boots: Cluster API's own webhook changes no version before.
     boots: bool,
     /// The API version of its template of the control plane.
@@ -58,7 +64,7 @@ struct Mistake {
     said: &'static [&'static str],
     /// The replicas of the control plane, if the topology controller carries the value over.
     carried: u32,
-    /// The merge patch of the Cluster that takes it back.
+    /// The merge patch of the Cluster that takes it back. Null if the plugin prints a command for this.
     way_out: Value,
 }
 
@@ -68,6 +74,7 @@ impl Mistake {
             name,
             replicas: 1,
             version: VERSION,
+            versions: &[],
             boots: false,
             template: "v1beta2",
             other: None,
@@ -90,19 +97,17 @@ impl Mistake {
 
     /// The Cluster's own webhook takes a version back only with an annotation.
     fn version(name: &'static str, before: &'static str, after: &str, is_checked: bool) -> Self {
-        let write = |version: &str, is_checked: bool| {
-            let annotation = if is_checked { Value::Null } else { json!("") };
-            json!({
-                "metadata": {"annotations": {UNCHECKED: annotation}},
-                "spec": {"topology": {"version": version}},
-            })
-        };
+        let annotation = if is_checked { Value::Null } else { json!("") };
+        let write = json!({
+            "metadata": {"annotations": {UNCHECKED: annotation}},
+            "spec": {"topology": {"version": after}},
+        });
         Self {
             version: before,
             boots: is_checked,
             rule: Some("(topology-version-lowered)"),
             said: &["invalid ControlPlane upgrade plan", UNCHECKED],
-            ..Self::new(name, write(after, is_checked), write(before, false))
+            ..Self::new(name, write, Value::Null)
         }
     }
 
@@ -164,6 +169,10 @@ fn mistakes() -> Vec<Mistake> {
         Mistake::version("pre-release", VERSION, "v1.34.2-rc.1", true),
         Mistake::version("build", "v1.34.2+b.2", "v1.34.2+b.1", true),
         Mistake::version("older", VERSION, "v1.33.6", false),
+        Mistake {
+            versions: &["v1.33.6", VERSION],
+            ..Mistake::version("listed", VERSION, "v1.33.6", false)
+        },
         Mistake::annotation("paused", "cluster.x-k8s.io/paused"),
         Mistake::annotation("remediated", "cluster.x-k8s.io/remediate-machine"),
         Mistake::rebase(
@@ -182,11 +191,12 @@ fn mistakes() -> Vec<Mistake> {
         },
         Mistake {
             template: "v1beta1",
+            rule: Some("(topology-rollout-unsupported)"),
             said: &["spec.rollout"],
             ..Mistake::new(
                 "old-version",
                 rollout(json!({"after": "2126-01-01T00:00:00Z"})),
-                rollout(Value::Null),
+                Value::Null,
             )
         },
         Mistake {
@@ -271,6 +281,7 @@ impl<'m> Made<'m> {
             name,
             replicas,
             version,
+            versions,
             boots,
             template,
             ..
@@ -290,6 +301,11 @@ impl<'m> Made<'m> {
             Cluster::create_of_class_with(client, NAMESPACE, name, *replicas, version, &class).await?;
         if let Some(other) = &mistake.other {
             cluster.add_class(&format!("{name}-other"), other).await?;
+        }
+        if !versions.is_empty() {
+            cluster
+                .patch_class(&json!({"spec": {"kubernetesVersions": versions}}))
+                .await?;
         }
         let made = Self {
             management,
@@ -340,17 +356,17 @@ impl<'m> Made<'m> {
 
     /// Makes the mistake, waits, and takes it back. Returns how often the topology controller has tried in each of the two minutes.
     async fn live(&self) -> Result<[usize; 2]> {
-        self.write().await?;
+        let said = self.write().await?;
         let tries = self.tries().await?;
         // The other webhook refuses what takes its mistake back, too.
         if self.mistake.name != REFUSED {
-            self.is_taken_back().await?;
+            self.is_taken_back(said).await?;
         }
         Ok(tries)
     }
 
-    /// Makes the mistake, which no webhook of ours reviews at the Cluster, and asks who acts next.
-    async fn write(&self) -> Result<()> {
+    /// Makes the mistake, which no webhook of ours reviews at the Cluster, and asks who acts next. Returns what `why` says.
+    async fn write(&self) -> Result<Option<CommandOutput>> {
         let Mistake {
             name,
             write,
@@ -364,7 +380,7 @@ impl<'m> Made<'m> {
         .await?;
         if said.is_empty() {
             self.is_reconciled().await?;
-            return self.has_replicas(*carried).await;
+            return self.has_replicas(*carried).await.map(|()| None);
         }
         wait::until_within(&format!("why of {name}"), LIMIT, || async {
             let target = format!("cluster/{name}");
@@ -375,7 +391,7 @@ impl<'m> Made<'m> {
                 .await?;
             let missing = said.iter().find(|text| !ended.words().contains(**text));
             ensure!(ended.code == 1 && missing.is_none(), "{missing:?}: {ended}");
-            Ok(())
+            Ok(Some(ended))
         })
         .await
     }
@@ -403,12 +419,35 @@ impl<'m> Made<'m> {
         Ok([count(begin, minute(1)), count(minute(1), minute(2))])
     }
 
-    async fn is_taken_back(&self) -> Result<()> {
+    /// Runs the command that `why` or `rollout cancel` prints. If they print none, patches the Cluster.
+    async fn is_taken_back(&self, said: Option<CommandOutput>) -> Result<()> {
         let Mistake {
             way_out, replicas, ..
         } = self.mistake;
-        let back = self.cluster.patch_cluster(way_out).await;
-        back.with_context(|| format!("{way_out}"))?;
+        let kubectl = self.management.kubectl();
+        let said = if self.mistake.template == "v1beta1" {
+            // The control plane never gets the time, so there is nothing to cancel there.
+            let target = format!("cluster/{}", self.mistake.name);
+            kubectl
+                .kcp(NAMESPACE, &["rollout", "cancel", &target])
+                .await?
+                .stderr
+        } else {
+            said.map_or_else(String::new, |said| said.stdout)
+        };
+        let printed = said.find(PRINTED).and_then(|start| said.get(start..));
+        let printed = printed.and_then(|from| from.lines().next());
+        ensure!(
+            printed.is_some() == (way_out.is_null() && !self.mistake.said.is_empty()),
+            "{printed:?}: {said}"
+        );
+        if let Some(command) = printed {
+            let ended = kubectl.script("bash", ["-c", command]).await?;
+            ensure!(ended.code == 0, "{command}: {ended}");
+        } else {
+            let back = self.cluster.patch_cluster(way_out).await;
+            back.with_context(|| format!("{way_out}"))?;
+        }
         self.is_reconciled().await?;
         self.cluster.annotate_cluster(UNCHECKED, &Value::Null).await?;
         self.has_replicas(*replicas).await

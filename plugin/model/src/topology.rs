@@ -4,7 +4,7 @@
 //! Source: Cluster API v1.14, `core/reconcilers/topology/cluster/status.go` and `exp/topology/desiredstate`.
 
 use kcp_api::{
-    Cluster, Condition, Object as _,
+    Cluster, Condition, KubeadmControlPlaneSpec, Object as _,
     cluster::{Topology, TopologyWorker},
     kind::{MACHINE_DEPLOYMENT, MACHINE_POOL},
     names::annotation,
@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::{
     problem::{Problem, TopologyError},
-    snapshot::{Snapshot, workers::Worker},
+    snapshot::{Reading, Snapshot, workers::Worker},
 };
 
 /// The message until the topology controller has seen a change of its Cluster.
@@ -27,6 +27,9 @@ const DEFERRED: &str = "UpgradeDeferred";
 
 /// The hook that annotations of the Cluster delay, too.
 const BEFORE_CLUSTER_UPGRADE: &str = "BeforeClusterUpgrade";
+
+/// The last hook of an upgrade.
+const AFTER_CLUSTER_UPGRADE: &str = "AfterClusterUpgrade";
 
 /// The maximum number of minor versions by which an upgrade of workers may go at once.
 const MAX_SKIPPED: usize = 3;
@@ -104,6 +107,16 @@ pub fn failed(observed: &Snapshot, error: &Condition) -> Problem {
     }
 }
 
+/// Removes the error of the topology controller, which tries again after a change of the Cluster. Returns a warning with the error.
+pub fn remove_error(observed: &mut Snapshot) -> Option<String> {
+    let error = observed.cluster.value()?.topology_error()?;
+    let problem = failed(observed, error).message();
+    if let Reading::Read(cluster) = &mut observed.cluster {
+        cluster.status.topology_reconciled = None;
+    }
+    Some(format!("before this change: {problem}"))
+}
+
 /// Whether the topology has a lower version than the control plane, pre-release and build included.
 fn is_version_lowered(observed: &Snapshot) -> bool {
     let wanted = observed
@@ -154,6 +167,27 @@ pub fn blocking(cluster: &Cluster) -> Vec<Problem> {
         }
     }
     problems
+}
+
+/// The annotations of the Cluster that delay an upgrade to another version, if it has not begun: one line for each. Cluster API marks
+/// `AfterClusterUpgrade` as pending when the upgrade begins (`exp/topology/desiredstate/lifecycle_hooks.go`).
+pub fn delaying_annotations(observed: &Snapshot, desired: &KubeadmControlPlaneSpec) -> Vec<String> {
+    let is_upgrade = desired.version() != observed.control_plane.spec.version();
+    let cluster = observed
+        .cluster
+        .value()
+        .filter(|_| is_upgrade && observed.topology().is_some());
+    let has_begun = |cluster: &Cluster| cluster.pending_hooks().any(|hook| hook == AFTER_CLUSTER_UPGRADE);
+    let cluster = cluster.filter(|cluster| !has_begun(cluster) && blocking(cluster).is_empty());
+    let annotations = cluster.into_iter().flat_map(Cluster::before_upgrade_hooks);
+    annotations
+        .map(|annotation| {
+            format!(
+                "annotation {annotation} of the Cluster delays the upgrade until its owner removes it, if the feature gate \
+                 RuntimeSDK of Cluster API is on"
+            )
+        })
+        .collect()
 }
 
 /// The workers that an annotation in the topology keeps at a version that the control plane no longer has.
@@ -309,11 +343,39 @@ fn worker_versions(observed: &Snapshot, current: &str, versions: &[String]) -> O
 
 #[cfg(test)]
 mod tests {
-    use super::{blocking_hooks, upgrade_steps};
+    use kcp_api::names::annotation;
+
+    use super::{blocking_hooks, delaying_annotations, upgrade_steps};
     use crate::{
         snapshot::Workers,
-        testing::{plan::worker, snapshot::observed},
+        testing::{
+            objects::annotate,
+            plan::{spec, with_version, worker},
+            snapshot::observed,
+        },
     };
+
+    #[test]
+    fn an_annotation_delays_an_upgrade_that_has_not_begun() {
+        const BACKUP: &str = "before-upgrade.hook.cluster.cluster.x-k8s.io/backup";
+        let next = with_version(spec(), "v1.35.0");
+        let mut observed = observed();
+        observed.set_topology("v1.34.1");
+        assert_eq!(delaying_annotations(&observed, &next), [""; 0]);
+        annotate(&mut observed.cluster_mut().metadata, BACKUP, "");
+        assert_eq!(
+            delaying_annotations(&observed, &next),
+            [
+                "annotation before-upgrade.hook.cluster.cluster.x-k8s.io/backup of the Cluster delays the upgrade until its owner \
+                 removes it, if the feature gate RuntimeSDK of Cluster API is on"
+            ]
+        );
+        let current = with_version(spec(), observed.control_plane.spec.version());
+        assert_eq!(delaying_annotations(&observed, &current), [""; 0]);
+        let metadata = &mut observed.cluster_mut().metadata;
+        annotate(metadata, annotation::PENDING_HOOKS, "AfterClusterUpgrade");
+        assert_eq!(delaying_annotations(&observed, &next), [""; 0]);
+    }
 
     #[test]
     fn the_hooks_of_a_message() {

@@ -31,11 +31,12 @@ use kcp_control_plane::{
     release_changes::removals,
     review::ReviewContext,
     snapshot::Snapshot,
-    topology::upgrade_steps,
+    topology::{delaying_annotations, upgrade_steps},
 };
 use kcp_pool::plan::manifest::parse_pool;
 use manifest::ManifestFile;
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::{
     change::arguments::FIELD_MANAGER,
@@ -47,7 +48,7 @@ use crate::{
     terminal::table::Layout,
     verdict::Verdict,
 };
-use kcp_api::kind::KUBEADM_CONTROL_PLANE;
+use kcp_api::{KubeadmControlPlaneSpec, kind::KUBEADM_CONTROL_PLANE};
 use kcp_client::{
     ReadLimit,
     reader::Reader,
@@ -137,8 +138,7 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
     }));
     let compared = template::compare(&reads, &mut snapshot.observed, &mut desired, in_file);
     warnings.extend(Box::pin(compared).await);
-    let impossible = impossible_updates(&snapshot.observed, &desired.spec, Some(&patch));
-    warnings.extend(impossible.iter().map(ImpossibleUpdate::warning));
+    warnings.extend(unmet_parts(&snapshot.observed, &desired.spec, &patch));
     let (from, to) = (
         snapshot.observed.control_plane.spec.version(),
         desired.spec.version(),
@@ -163,6 +163,15 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
     } else {
         Verdict::Negative
     })
+}
+
+/// The parts of a change that Cluster API does not make, or makes only after somebody else has acted: one line each.
+fn unmet_parts(observed: &Snapshot, desired: &KubeadmControlPlaneSpec, patch: &Value) -> Vec<String> {
+    let impossible = impossible_updates(observed, desired, Some(patch));
+    let impossible = impossible.iter().map(ImpossibleUpdate::warning);
+    impossible
+        .chain(delaying_annotations(observed, desired))
+        .collect()
 }
 
 /// The versions over which the topology controller upgrades the control plane; empty if there is no topology, or no upgrade.

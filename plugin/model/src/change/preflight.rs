@@ -19,6 +19,7 @@ use crate::{
     problem::{Problem, pauses},
     review::{Review, ReviewContext, review_patch},
     snapshot::{Snapshot, change::ChangeSnapshot},
+    topology::{self, delaying_annotations},
 };
 
 #[derive(Clone, Debug, PartialEq)]
@@ -76,10 +77,16 @@ pub fn preflight_reviewed(
     let desired = desired(&snapshot.json, patch, &denials)?;
     let ownership = ownership(&snapshot.json, patch, context.field_manager)?;
     let plan = match ownership {
-        // The command writes the Cluster, so the controller will see the new version in the Cluster, too.
         Ownership::FromCluster(_) => {
             let mut observed = snapshot.observed.clone();
-            observed.set_topology_version(desired.spec.version());
+            if patch.pointer("/spec/version").is_some() {
+                // The command writes the Cluster, so the controller will see the new version in the Cluster, too. While the topology
+                // controller fails, Cluster API would accept no other version afterwards, not even the old one.
+                observed.set_topology_version(desired.spec.version());
+            } else {
+                // The topology controller may fail because of the value that this change corrects.
+                warnings.extend(topology::remove_error(&mut observed));
+            }
             plan::plan(&observed, &desired, context.now)
         }
         _ => plan::plan(&snapshot.observed, &desired, context.now),
@@ -90,6 +97,7 @@ pub fn preflight_reviewed(
     warnings.extend(unknown_facts(snapshot, context.now));
     let impossible = impossible_updates(&snapshot.observed, &desired.spec, Some(patch));
     warnings.extend(impossible.iter().map(ImpossibleUpdate::warning));
+    warnings.extend(delaying_annotations(&snapshot.observed, &desired.spec));
     // A rule may deny a change only until the controller has processed the spec, so the refusal says why the
     // controller has not processed it.
     let unprocessed = if denials.is_empty() {
@@ -613,5 +621,50 @@ mod tests {
         };
         assert!(pending(snapshot()));
         assert!(!pending(owned_by("capi-topology")));
+    }
+
+    #[test]
+    fn a_topology_that_fails_is_corrected_but_not_upgraded() {
+        const FAILS: &str =
+            "Cluster API's topology controller cannot apply the ClusterClass to the Cluster: no template";
+        let mut snapshot = owned_by("capi-topology");
+        let version = snapshot.control_plane().spec.version().to_owned();
+        snapshot.observed.set_topology(&version);
+        let mut reported = condition("TopologyReconciled", False, "no template");
+        reported.reason = "ReconcileFailed".to_owned();
+        let cluster = snapshot.observed.cluster_mut();
+        cluster.status.topology_reconciled = Some(reported);
+        let topology = cluster.spec.topology.as_mut();
+        topology.expect("set above").control_plane.replicas = Some(3);
+        let judged = |spec: Value, force: bool| {
+            let view = View::default();
+            let patch = json!({ "spec": spec });
+            let preflight = preflight_reviewed(&snapshot, &patch, Review::default(), force, context(&view));
+            let Preflight {
+                refusal, warnings, ..
+            } = preflight.expect("decodes");
+            (refusal.map(|refusal| (refusal.refused_by, refusal.why)), warnings)
+        };
+        assert_eq!(
+            judged(json!({"replicas": 5}), false),
+            (None, vec![format!("before this change: {FAILS}")])
+        );
+        let version = json!({"version": "v1.35.0"});
+        let refused = (RefusedBy::Preflight, vec![FAILS.to_owned()]);
+        assert_eq!(judged(version.clone(), false), (Some(refused), Vec::new()));
+        assert_eq!(judged(version, true), (None, vec![FAILS.to_owned()]));
+    }
+
+    #[test]
+    fn a_scale_waits_for_a_pending_version() {
+        let mut snapshot = owned_by("capi-topology");
+        snapshot.observed.set_topology("v1.36.0");
+        let patch = json!({"spec": {"replicas": 5}});
+        let view = View::default();
+        let preflight = preflight_reviewed(&snapshot, &patch, Review::default(), false, context(&view));
+        let version = Problem::TopologyVersion {
+            version: "v1.36.0".to_owned(),
+        };
+        assert_eq!(preflight.expect("decodes").plan.blockers, [version]);
     }
 }

@@ -26,12 +26,31 @@ use crate::{
 /// The reason in a condition while the controller cannot connect to the workload cluster.
 const CONNECTION_DOWN: &str = "ConnectionDown";
 
-/// What the topology controller waits for before it sets the version, or else that it has not set it.
+/// The error that keeps the topology controller from changing the control plane.
+fn failed_topology(observed: &Snapshot) -> Option<Problem> {
+    let error = observed.cluster.value()?.topology_error()?;
+    Some(topology::failed(observed, error))
+}
+
+/// What keeps the topology controller from setting the version or the replicas of a plan.
 fn topology_blockers(observed: &Snapshot, desired: &KubeadmControlPlaneSpec) -> Vec<Problem> {
-    let is_upgrade = desired.version() != observed.control_plane.spec.version();
-    let cluster = observed.cluster.value();
-    let cluster = cluster.filter(|_| is_upgrade && observed.topology().is_some());
-    let hooks = cluster.map_or_else(Vec::new, topology::blocking);
+    let spec = &observed.control_plane.spec;
+    let Some((cluster, topology)) = observed.cluster.value().zip(observed.topology()) else {
+        return Vec::new();
+    };
+    let is_upgrade = desired.version() != spec.version();
+    let owned = &topology.control_plane;
+    let is_scaled = owned.replicas.is_some() && desired.replicas != spec.replicas;
+    let is_restarted = owned.rollout.after.is_some() && desired.rollout_after != spec.rollout_after;
+    let failed = failed_topology(observed).filter(|_| is_upgrade || is_scaled || is_restarted);
+    if failed.is_some() {
+        return failed.into_iter().collect();
+    }
+    let hooks = if is_upgrade {
+        topology::blocking(cluster)
+    } else {
+        Vec::new()
+    };
     if !hooks.is_empty() {
         return hooks;
     }
@@ -159,6 +178,7 @@ pub fn problems(observed: &Snapshot, spec: &KubeadmControlPlaneSpec, state: &Pla
         .chain(unreachable_workload(observed))
         .chain(malformed_record(observed, spec))
         .chain(disputed_members(observed))
+        .chain(failed_topology(observed))
         .chain(unhealthy.flat_map(|replica| machine_blockers(observed, Purpose::Recover, &replica.name)))
         .collect()
 }
@@ -357,6 +377,8 @@ fn alarm_blocker(machine: &Machine, etcd: &EtcdMembers) -> Option<Problem> {
 
 #[cfg(test)]
 mod tests {
+    use std::slice::from_ref;
+
     use kcp_api::{
         ConditionStatus::{self, False, True, Unknown},
         KubeadmControlPlaneSpec,
@@ -367,7 +389,7 @@ mod tests {
     use super::blockers;
     use crate::{
         plan::{Desired, plan},
-        problem::Problem,
+        problem::{Problem, TopologyError},
         snapshot::{EtcdMember, EtcdMembers, Reading, Snapshot, workload::KubeadmConfigMap},
         testing::{
             objects::{annotate, condition, minutes_ago, pause, set},
@@ -695,6 +717,37 @@ mod tests {
         ] {
             assert_eq!(of(&observed, spec), [expected]);
         }
+    }
+
+    #[test]
+    fn a_topology_that_fails_holds_what_it_owns() {
+        let mut observed = observed();
+        observed.set_topology("v1.35.0");
+        let mut reported = condition("TopologyReconciled", False, "no template");
+        reported.reason = "ReconcileFailed".to_owned();
+        observed.cluster_mut().status.topology_reconciled = Some(reported);
+        let failed = Problem::TopologyFailed {
+            message: "no template".to_owned(),
+            cause: TopologyError::Other,
+        };
+        let version = Problem::TopologyVersion {
+            version: "v1.35.0".to_owned(),
+        };
+        let scaled = || with_replicas(spec(), 5);
+        assert_eq!(of(&observed, with_version(spec(), "v1.35.0")), from_ref(&failed));
+        assert_eq!(of(&observed, scaled()), from_ref(&version));
+        let topology = observed.cluster_mut().spec.topology.as_mut();
+        topology.expect("set above").control_plane.replicas = Some(5);
+        assert_eq!(of(&observed, scaled()), from_ref(&failed));
+
+        let restarted = || KubeadmControlPlaneSpec {
+            rollout_after: Some(minutes_ago(1)),
+            ..spec()
+        };
+        assert_eq!(of(&observed, restarted()), [version]);
+        let topology = observed.cluster_mut().spec.topology.as_mut();
+        topology.expect("set above").control_plane.rollout.after = Some(minutes_ago(1));
+        assert_eq!(of(&observed, restarted()), [failed]);
     }
 
     type Case = (&'static str, fn(&mut Snapshot), Vec<Problem>);

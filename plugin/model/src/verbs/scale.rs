@@ -230,7 +230,8 @@ mod tests {
     fn a_number_of_the_topology_is_not_written_beside_it() {
         let replicas_of = |manager: &str, operation: &str| {
             let mut snapshot = snapshot();
-            snapshot.observed.set_topology("v1.34.1");
+            let version = snapshot.control_plane().spec.version().to_owned();
+            snapshot.observed.set_topology(&version);
             let topology = snapshot.observed.cluster_mut().spec.topology.as_mut();
             topology.expect("a topology").control_plane.replicas = Some(1);
             let mut object: serde_json::Value = serde_json::from_str(&snapshot.json).expect("JSON");

@@ -16,6 +16,7 @@ use crate::{
     plan::{messages, rollout_reason::verdicts, state::PlanState},
     review::ReviewContext,
     snapshot::change::ChangeSnapshot,
+    topology,
     verbs::rollout::progress,
 };
 
@@ -135,13 +136,30 @@ pub fn decide(
 /// Refuses to cancel a rollout if the topology of the Cluster has a different rollout time than the control plane. The topology
 /// controller would still set that time, so the command would cancel nothing.
 fn refused_while_carried_over(snapshot: &ChangeSnapshot) -> Option<Refusal> {
-    let after = snapshot.observed.topology()?.control_plane.rollout.after;
+    let observed = &snapshot.observed;
+    let cluster = observed.cluster.value()?;
+    let after = observed.topology()?.control_plane.rollout.after;
     if after.is_none() || after == snapshot.control_plane().spec.rollout_after {
         return None;
     }
+    let error = cluster
+        .topology_error()
+        .map(|error| topology::failed(observed, error));
+    let remedy = if error.is_some() {
+        format!(
+            "remove the time from the Cluster: kubectl patch cluster {} -n {} --type=merge -p \
+             '{{\"spec\":{{\"topology\":{{\"controlPlane\":{{\"rollout\":null}}}}}}}}'",
+            cluster.name(),
+            snapshot.control_plane().namespace()
+        )
+    } else {
+        "run the command again once the topology controller has set the time".to_owned()
+    };
+    let pending = observed.pending_topology_values();
+    let why = pending.into_iter().chain(error.map(|error| error.message()));
     Some(Refusal {
-        remedies: vec!["run the command again once the topology controller has set the time".to_owned()],
-        ..Refusal::new(RefusedBy::Command, snapshot.observed.pending_topology_values())
+        remedies: vec![remedy],
+        ..Refusal::new(RefusedBy::Command, why.collect())
     })
 }
 

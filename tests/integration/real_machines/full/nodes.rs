@@ -426,7 +426,8 @@ impl Scene {
         .await
     }
 
-    /// The text of a new script.
+    /// The text of a new script. While a host joins or leaves the control plane, the load balancer may close a connection, and a
+    /// person would repeat the command.
     async fn join_script(&mut self, options: &[&str]) -> Result<String> {
         self.scripts += 1;
         let file = self.file(&format!("join-{}", self.scripts));
@@ -438,8 +439,12 @@ impl Scene {
             &file,
         ];
         let arguments: Vec<&str> = fixed.iter().chain(options).copied().collect();
-        let created = self.kcp_node(&arguments).await?;
-        ensure!(created.code == 0, "{created}");
+        wait::until("a join script is created", || async {
+            let created = self.kcp_node(&arguments).await?;
+            ensure!(created.code == 0, "{created}");
+            Ok(())
+        })
+        .await?;
         fs::read_to_string(&file).with_context(|| format!("reading {file}"))
     }
 

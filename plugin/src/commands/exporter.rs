@@ -25,8 +25,9 @@ use rounds::Rounds;
 /// Serve the health of control planes as metrics for Prometheus, until a signal ends the command.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Serves /metrics, /livez and /readyz. Reads the control planes in rounds: their lists in the management \
-    cluster, and the workload cluster and etcd of each. What `status` and `why` would say about each one becomes metrics.
+    after_help = "The command serves /metrics, /livez and /readyz. It reads in rounds. In each round, it lists the control planes and \
+    their objects in the management cluster. Then it reads the workload cluster and etcd of each control plane. The metrics say what \
+    `status` and `why` would say.
 
 Examples:
   kubectl kcp exporter -A

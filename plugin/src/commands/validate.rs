@@ -178,8 +178,9 @@ async fn choose_image(arguments: &ValidateArguments, connection: &Connection) ->
     Ok(found.image)
 }
 
-/// The Nodes of a cluster, and the namespace and the name of its control plane. `None` for the cluster of the current context.
+/// A cluster to validate, and its Nodes.
 struct ValidatedCluster {
+    /// The namespace and the name. `None` for the cluster of the current context.
     control_plane: Option<(String, String)>,
     connection: Connection,
     nodes: Vec<kcp_control_plane::validation::NodeFacts>,

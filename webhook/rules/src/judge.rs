@@ -32,8 +32,8 @@ pub struct Judgement {
     pub needs: BTreeSet<Part>,
     /// The rules that found nothing because objects could not be read, and that let the change pass.
     pub skipped: Vec<&'static Rule>,
-    /// Whether the user has the permission to override, and the change may need it: for a pause, a move, a copy, or a field that
-    /// relaxes rules.
+    /// Whether the change may need the permission to override, and the user has it. A change needs the permission in two cases: a
+    /// pause, a move or a copy weakens a denial to a warning, or the change writes a field that relaxes rules.
     pub is_authorized: bool,
     /// Whether a user writes as Cluster API's topology controller, but is not one of the trusted users.
     pub is_controller_untrusted: bool,

@@ -18,8 +18,9 @@ use crate::{
 /// takes a moment to apply a manifest.
 pub(crate) const NOW_TOLERANCE: SignedDuration = SignedDuration::from_mins(5);
 
-/// Whether the control plane or its Cluster is paused, so that the controller does nothing. Manual recovery then has
-/// priority (2019 proposal, Scale Down). If overrides need a permission, the control plane must be paused before the write.
+/// Whether the control plane or its Cluster is paused, so that the controller does nothing. A person may then be recovering the
+/// control plane by hand, so rules warn instead of denying (2019 proposal, Scale Down). If overrides need a permission, only a
+/// control plane that was paused before the write counts.
 fn is_paused(change: &Change<'_, KubeadmControlPlane<'_>>) -> bool {
     let own = if change.context.authorizes_overrides {
         change.old

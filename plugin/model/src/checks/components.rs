@@ -343,7 +343,9 @@ fn change_beside(verdicts: &[MachineDifference]) -> Option<PendingChange> {
             .iter()
             .map(|field| format!("spec.kubeadmConfigSpec.{field}"))
             .collect(),
-        Reason::Infrastructure { machine, .. } => vec![format!("the infrastructure template ({machine})")],
+        Reason::Infrastructure { machine, .. } => {
+            vec![format!("the infrastructure template (back to {machine})")]
+        }
         _ => Vec::new(),
     });
     (!differences.is_empty()).then(|| PendingChange {

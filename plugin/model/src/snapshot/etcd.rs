@@ -148,8 +148,8 @@ impl EtcdMembers {
         member.alarm.as_deref()
     }
 
-    /// The member that has raised the alarm `NOSPACE`. Until the alarm is disarmed, etcd rejects every write of the
-    /// cluster except deletions.
+    /// The member that has raised the alarm `NOSPACE`. Until the alarm is disarmed, etcd accepts only reads and
+    /// deletions.
     pub fn member_out_of_space(&self) -> Option<&EtcdMember> {
         let mut members = self.read().iter();
         members.find(|member| member.alarm.as_deref() == Some(NOSPACE))

@@ -46,8 +46,8 @@ pub(super) struct Sample {
 pub(super) const METRICS: &[Metric] = &[
     Metric {
         name: SOURCE_READ,
-        help: "1 if the source could be read, 0 if not (management: the control plane itself; workload; etcd: at least one member \
-               responds); without the source management, the control plane has no other metric",
+        help: "1 if the exporter could read the source, 0 if not. Sources: management (the control plane object), workload (the workload \
+               cluster), etcd (at least one member responds). Without management, the control plane has no other metric",
         samples: |judged| judged.sources(),
     },
     Metric {

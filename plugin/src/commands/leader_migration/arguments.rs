@@ -81,7 +81,7 @@ pub struct CheckArguments {
     #[arg(long, value_name = "VERSION", value_parser = parse_minor, requires = "old_ccm")]
     pub old_ccm_version: Option<u64>,
 
-    /// Assume that the Cluster has no Pod network, so that kubeadm does not set --allocate-node-cidrs
+    /// Assume that neither the Cluster nor the control plane sets a Pod subnet: kubeadm then does not set --allocate-node-cidrs
     #[arg(long)]
     pub no_pod_network: bool,
 

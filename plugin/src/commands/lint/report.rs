@@ -285,9 +285,9 @@ impl LintReport {
         };
         match self.unrendered {
             0 => {}
-            1 => text.push_str(", 1 patch or template"),
+            1 => text.push_str(", 1 patch or template not checked"),
             number => {
-                let _ = write!(text, ", {number} patches or templates");
+                let _ = write!(text, ", {number} patches or templates not checked");
             }
         }
         match self.foreign {

@@ -42,7 +42,7 @@ pub struct RenewArguments {
     #[arg(long, value_name = "NAME", value_parser = parse_object_name)]
     pub cluster_deployment: String,
 
-    /// Renew the lease or claim with this id only
+    /// Renew the lease or claim only if it has this id
     #[arg(long, value_name = "ID")]
     pub id: Option<String>,
 

@@ -8,8 +8,8 @@ pub enum Answer {
     /// kcp-webhook's mutating webhook corrects the field before the rules run. The write is admitted with this value,
     /// as JSON.
     Mutation(&'static str),
-    /// The CRD schema rejects the object, or the old object, before validating webhooks run. Contains the rejected
-    /// fields, in any order.
+    /// The CRD schema rejects the object before validating webhooks run. In a case of an update, it may already reject the old object
+    /// when the test creates it. Contains the rejected fields, in any order.
     Schema(&'static [&'static str]),
     /// Cluster API's webhook denies the write. kcp-webhook only warns, because a newer Cluster API may accept the
     /// write.

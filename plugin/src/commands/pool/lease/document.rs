@@ -197,7 +197,7 @@ impl PoolLease {
             ));
         }
         let with_cluster = if self.has_cluster == Some(true) {
-            "; its ClusterDeployment exists"
+            ". This ClusterDeployment exists"
         } else {
             ""
         };

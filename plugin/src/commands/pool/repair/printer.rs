@@ -64,8 +64,10 @@ struct LeaseProblemDocument {
     /// The ClusterDeployment that holds the lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     cluster_deployment: Option<String>,
-    /// What causes the problem. One of: ended, cluster-gone, unrecorded, contested, unknown, left, hive; with --force also
-    /// in-use.
+    /// What causes the problem. One of: ended (the lease has ended), cluster-gone (the cluster of the lease no longer exists),
+    /// unrecorded (the status of the entry is incomplete, or contradicts the clusters), contested (several clusters use the entry),
+    /// unknown (the holder is unknown), left (an object of an ended lease still exists), hive (Hive causes the problem); with --force
+    /// also in-use (there is no problem, but the command does not free the entry).
     cause: &'static str,
     /// The problem in one sentence.
     message: String,

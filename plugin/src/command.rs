@@ -12,6 +12,7 @@ use crate::{
         certificates::CertificatesArguments,
         completion::CompletionArguments,
         etcd::{EtcdArguments, EtcdCommand},
+        explain::ExplainArguments,
         exporter::ExporterArguments,
         generate::GenerateArguments,
         kubectl::KubectlArguments,
@@ -63,6 +64,8 @@ pub enum Command {
     Status(StatusArguments),
     /// Show why nothing happens on a control plane: who acts next, since when, and what to do
     Why(WhyArguments),
+    /// Explain the id at the end of a message: a rule, or a check of status, audit or lint
+    Explain(ExplainArguments),
     /// Show what the controller will do to a control plane, and what blocks the first step; or what a change does to a pool
     Plan(PlanArguments),
     /// Change the number of Machines of a control plane
@@ -99,7 +102,7 @@ pub enum Command {
     Pool(PoolArguments),
     /// Check manifests, or the objects of a cluster, against the admission rules
     Lint(LintArguments),
-    /// List the admission rules, or explain one
+    /// List the admission rules, or export them as policies
     Rules(RulesArguments),
     /// Show whether the API server calls kcp-webhook, and disable or enable the webhook
     Webhook(WebhookArguments),
@@ -122,6 +125,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
         &[
             "status",
             "why",
+            "explain",
             "plan",
             "certificates",
             "audit",
@@ -362,7 +366,7 @@ mod tests {
         "leader-migration generate",
         "pool status",
         "lint",
-        "rules explain",
+        "explain",
         "rules export",
         "webhook status",
         "generate anchor",

@@ -5,6 +5,7 @@ pub mod bundle;
 pub mod certificates;
 pub mod completion;
 pub mod etcd;
+pub mod explain;
 pub mod exporter;
 pub mod generate;
 pub mod kubectl;

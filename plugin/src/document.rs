@@ -6,6 +6,14 @@ use serde::Serialize;
 /// The `apiVersion` of all JSON documents.
 const API_VERSION: &str = "kubectl-kcp.dev/v1alpha1";
 
+/// The address of the book.
+pub(crate) const BOOK: &str = "https://kubectl-kcp.dev";
+
+/// The address of a page of the book, such as `reference/rules.html#replicas-even`.
+pub(crate) fn book_page(page: &str) -> String {
+    format!("{BOOK}/{page}")
+}
+
 /// The content of a JSON document. [`Versioned`] adds `apiVersion` and `kind`.
 pub(crate) trait Document: Serialize {
     const KIND: &'static str;

@@ -1,4 +1,5 @@
-//! The lists of `kubectl kcp status` and `plan`: of a namespace, of all namespaces, and of several contexts.
+//! The lists of `kubectl kcp status` and `plan`: of a namespace, of all namespaces, and of several contexts. Also the explanation
+//! of each id that they print.
 
 use std::fs;
 
@@ -37,6 +38,7 @@ fn lists_of_control_planes_show_plans_contexts_and_etcd() {
             SELECTOR,
         ];
         management.kubectl().succeed(label).await?;
+        every_id_is_explained(management).await?;
         plans_are_listed(management, &edge).await?;
         provider_updates_are_named(management, &rim).await?;
         contexts_are_listed(management).await?;
@@ -66,6 +68,61 @@ fn row<'o>(ended: &'o CommandOutput, cells: &[&str]) -> Result<&'o str> {
     let is_row = |row: &&str| row.split_whitespace().take(cells.len()).eq(cells.iter().copied());
     rows.find(is_row)
         .with_context(|| format!("no row {cells:?}: {ended}"))
+}
+
+/// Each id that `status` and `audit` print about a real control plane, and the id in a denial.
+async fn every_id_is_explained(management: &ManagementCluster) -> Result<()> {
+    let kubectl = management.kubectl();
+    let all = kubectl.succeed(["kcp", "explain", "--all", "-o", "name"]).await?;
+    let known: Vec<&str> = all.stdout.lines().collect();
+    let status = kubectl
+        .run(["kcp", "status", "edge", "-n", NAMESPACE, "-o", "json"])
+        .await?;
+    let audit = kubectl
+        .run(["kcp", "audit", "edge", "-n", NAMESPACE, "-o", "json"])
+        .await?;
+    for ended in [status, audit] {
+        let checks = document(&ended)?;
+        let ids = checks.pointer("/checks").and_then(Value::as_array);
+        let ids: Vec<&str> = ids
+            .into_iter()
+            .flatten()
+            .filter_map(|check| check.get("id")?.as_str())
+            .collect();
+        ensure!(
+            ids.len() > 20 && ids.iter().all(|id| known.contains(id)),
+            "{ids:?} and {known:?}"
+        );
+    }
+    let scale = [
+        "scale",
+        "kubeadmcontrolplane/edge",
+        "--replicas=2",
+        "-n",
+        NAMESPACE,
+    ];
+    let denied = kubectl.run(scale).await?;
+    let id = denied
+        .stderr
+        .trim_end()
+        .rsplit_once('(')
+        .map(|(_, id)| id.trim_end_matches(')'));
+    let id = id.with_context(|| format!("no id: {denied}"))?;
+    let explained = kubectl.succeed(["kcp", "explain", id]).await?;
+    ensure!(
+        id == "replicas-even"
+            && explained.stdout.starts_with("replicas-even (rule): ")
+            && explained
+                .stdout
+                .contains("https://kubectl-kcp.dev/reference/rules.html#replicas-even"),
+        "{denied} {explained}"
+    );
+    let unknown = kubectl.run(["kcp", "explain", "replicas-evne"]).await?;
+    ensure!(
+        unknown.code == 2 && unknown.stderr.contains("did you mean replicas-even"),
+        "{unknown}"
+    );
+    Ok(())
 }
 
 async fn plans_are_listed(management: &ManagementCluster, edge: &Cluster) -> Result<()> {

@@ -14,6 +14,7 @@
 //! - [`certificates`]: Secrets, and the expiry of certificates
 //! - [`refusals`], [`drains`]: writes and evictions that a controller repeats because they are refused
 //! - [`actor`]: who acts next on a finding
+//! - [`example`]: what each check finds, for example
 
 #![allow(
     clippy::unnecessary_wraps,
@@ -40,6 +41,7 @@ pub mod etcd_members;
 pub mod etcd_quorum;
 pub mod etcd_refusals;
 pub mod etcd_storage;
+pub mod example;
 pub mod finding;
 pub mod joining;
 pub mod kubeadm;

@@ -21,7 +21,7 @@ mod arguments;
 mod check;
 mod cluster_objects;
 pub(crate) mod document;
-mod finding;
+pub(crate) mod finding;
 mod health_check;
 mod input;
 mod kubeadm_config;

@@ -1,55 +1,31 @@
-//! `kubectl kcp rules`: lists, explains and exports the webhook's admission rules. Needs no cluster.
+//! `kubectl kcp rules`: lists and exports the webhook's admission rules. Needs no cluster.
 //!
 //! - [`list`]: lists all rules
-//! - [`explain`]: explains a rule, with examples from its test cases
 //! - [`export`]: exports the rules that an API server can enforce, and the defaults that it can set
 
 mod arguments;
-mod explain;
 mod export;
-mod list;
-#[cfg(test)]
-mod page;
+pub(in crate::commands) mod list;
 
 use std::path::Path;
 
 use anyhow::bail;
 use jiff::Timestamp;
-use kcp_rules::{
-    Configuration,
-    topics::{rules, similar_rule_ids},
-};
+use kcp_rules::Configuration;
 
 pub use arguments::RulesArguments;
 
 use crate::{configuration, output::print, session::Session, verdict::Verdict};
-use arguments::{ExplainArguments, ExportArguments, ExportFormat, RulesCommand};
-use explain::{Explanation, Explanations};
+use arguments::{ExportArguments, ExportFormat, RulesCommand};
 use list::Rules;
 
 /// Runs `rules`.
 pub fn run(arguments: &RulesArguments, session: &Session) -> anyhow::Result<Verdict> {
     match &arguments.command {
         None => print(&Rules, &arguments.output, &session.terminal)?,
-        Some(RulesCommand::Explain(explain)) => {
-            print(&explanations(explain)?, &explain.output, &session.terminal)?;
-        }
         Some(RulesCommand::Export(export)) => session.terminal.print(&export_text(export)?)?,
     }
     Ok(Verdict::Met)
-}
-
-fn explanations(arguments: &ExplainArguments) -> anyhow::Result<Explanations> {
-    let Some(id) = &arguments.id else {
-        return Ok(Explanations::All(rules().map(Explanation::new).collect()));
-    };
-    match rules().find(|rule| rule.id == id) {
-        Some(rule) => Ok(Explanations::One(Explanation::new(rule))),
-        None => match similar_rule_ids(id).as_slice() {
-            [] => bail!("no rule {id:?}; list all rules with: kubectl kcp rules"),
-            similar => bail!("no rule {id:?}; did you mean {}?", similar.join(", ")),
-        },
-    }
 }
 
 fn export_text(arguments: &ExportArguments) -> anyhow::Result<String> {

@@ -3,14 +3,13 @@
 use std::fmt;
 
 use clap::{Arg, ArgAction, Command};
-use kcp_rules::topics::rules;
 
 use super::{
     line::{CommandLine, Word},
     meaning::Meaning,
     names::{Candidate, Names},
 };
-use crate::arguments::name::NamedKind;
+use crate::{arguments::name::NamedKind, commands::explain::Explained};
 
 /// What the shell does with the candidates. The numbers are `ShellCompDirective` of github.com/spf13/cobra.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -136,8 +135,8 @@ fn values(argument: &Arg, text: &str, names: &impl Names) -> Answer {
         Meaning::KubeconfigCluster => names.clusters(),
         Meaning::KubeconfigUser => names.users(),
         Meaning::Version => names.versions(),
-        Meaning::Rule => rules()
-            .map(|rule| Candidate::new(rule.id, rule.summary))
+        Meaning::Explained => Explained::all()
+            .map(|explained| Candidate::new(explained.id(), explained.summary()))
             .collect(),
     };
     let candidates: Vec<Candidate> = found
@@ -264,9 +263,16 @@ mod tests {
                 ],
             ),
             (
-                "rules explain replicas-even",
+                "explain replicas-even",
                 &[
                     "replicas-even\twith stacked etcd, the number of Machines must be odd",
+                    ":4",
+                ],
+            ),
+            (
+                "explain etcd-no-q",
+                &[
+                    "etcd-no-quorum\tetcd has lost its quorum, so it accepts no writes.",
                     ":4",
                 ],
             ),

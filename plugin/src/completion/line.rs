@@ -291,7 +291,7 @@ mod tests {
             ("pool exec p -- a b", "exec: command \"b\""),
             ("pool exec p ", "exec: - \"\""),
             ("machine replace --wait ", "replace: subcommand or name \"\""),
-            ("rules explain --no-such-flag ", "explain: subcommand or id \"\""),
+            ("explain --no-such-flag ", "explain: subcommand or explained \"\""),
             ("status --no-such=", "status: flag --no-such="),
         ] {
             assert_eq!(last(line), expected, "{line:?}");

@@ -23,8 +23,8 @@ pub(super) enum Meaning {
     KubeconfigUser,
     /// A Kubernetes version.
     Version,
-    /// The id of an admission rule.
-    Rule,
+    /// The id of a rule or a check.
+    Explained,
     /// A file or a command. The shell completes them.
     File,
     Unknown,
@@ -49,13 +49,13 @@ impl Meaning {
             "context" | "contexts" => return Self::Context,
             "cluster" => return Self::KubeconfigCluster,
             "user" => return Self::KubeconfigUser,
+            "explained" => return Self::Explained,
             _ => {}
         }
         let names = argument.get_value_names().unwrap_or_default();
         let value_name = names.first().map_or("", |name| name.as_str());
         match value_name.trim_end_matches(",...") {
             "VERSION" => Self::Version,
-            "RULE" => Self::Rule,
             // An etcd member can be named by its Machine.
             "MACHINE" | "MEMBER" => Self::Objects(vec![&name::MACHINE]),
             _ if argument.is_last_set() || argument.get_value_hint() != ValueHint::Unknown => Self::File,
@@ -151,7 +151,7 @@ mod tests {
                 "start|upgrade|finish|rollback",
             ),
             ("leader-migration status", "ccm_namespace", "Unknown"),
-            ("rules explain", "id", "Rule"),
+            ("explain", "explained", "Explained"),
             ("scale", "dry_run", "client|server"),
             ("scale", "replicas", "Unknown"),
             ("pool lease", "ttl", "Unknown"),

@@ -71,7 +71,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("plan -f f", &[]),
     ("lint -f f", &["text", "github", "sarif"]),
     ("rules", &["text"]),
-    ("rules explain --all", &[]),
+    ("explain --all", &[]),
     ("webhook status", &[]),
     ("version", &[]),
 ];

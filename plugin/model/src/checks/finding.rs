@@ -2,14 +2,14 @@
 
 use jiff::Timestamp;
 use kcp_api::{Condition, KubeadmControlPlane, Object as _};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     problem::Problem,
     snapshot::{Failure, Reading},
 };
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[cfg_attr(any(test, feature = "testing"), schemars(rename = "Outcome"))]
 #[serde(rename_all = "camelCase")]
@@ -27,7 +27,7 @@ pub enum CheckOutcome {
     Fail,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
@@ -152,6 +152,16 @@ impl Finding {
 
     pub fn from_failure(failure: &Failure) -> Self {
         Self::unknown(&failure.object, &failure.message).with_optional_hint(failure.hint.as_ref())
+    }
+
+    /// The finding without its hint, on one line.
+    pub fn line(&self) -> String {
+        format!(
+            "{}: {}: {}",
+            self.outcome.as_str(),
+            self.objects.join(", "),
+            self.message
+        )
     }
 
     pub fn with_object(mut self, object: impl Into<String>) -> Self {

@@ -1,4 +1,4 @@
-//! Pages of the book of which a part is generated from the code.
+//! Files that are generated from the code, and pages of the book of which a part is.
 
 use std::{env, fs, path::Path};
 
@@ -11,22 +11,31 @@ const MARKER: &str =
 ///
 /// `page` is a path in `docs/src`.
 pub fn assert_generated(page: &str, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../docs/src")
-        .join(page);
-    let read = || fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let written = read();
+    let path = format!("../../docs/src/{page}");
+    let written = read(&path);
     let (head, _) = written
         .split_once(MARKER)
         .unwrap_or_else(|| panic!("{page} does not have the line {MARKER}"));
-    let expected = format!("{head}{MARKER}{text}");
+    assert_written(&path, &format!("{head}{MARKER}{text}"));
+}
+
+/// Compares a file with the text; with `UPDATE_DOCS` in the environment, writes the file first.
+///
+/// `file` is a path relative to this crate.
+pub fn assert_written(file: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
     if env::var_os("UPDATE_DOCS").is_some() {
-        fs::write(&path, &expected).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        fs::write(&path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     }
     assert!(
-        read() == expected,
-        "{page} has drifted: run this test with UPDATE_DOCS=1"
+        read(file) == text,
+        "{file} has drifted: run this test with UPDATE_DOCS=1"
     );
+}
+
+fn read(file: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// The text in Markdown: escapes the characters that Markdown would read as markup, except in code between backticks.

@@ -98,7 +98,7 @@ impl UnreadFile {
 
 /// Problems that `lint` itself finds, and not an admission rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LintRule {
+pub(crate) enum LintRule {
     /// The object has no `kind`.
     KindMissing,
     /// No API server serves the kind in this `apiVersion`, or only API servers of older releases do.
@@ -125,8 +125,11 @@ pub(super) enum LintRule {
     FieldUnknown,
 }
 
+/// The page of the book that lists these problems.
+pub(in crate::commands) const PAGE: &str = "commands/lint.html#problems-that-only-lint-finds";
+
 impl LintRule {
-    pub(super) const ALL: [Self; 12] = [
+    pub(in crate::commands) const ALL: [Self; 12] = [
         Self::KindMissing,
         Self::VersionUnserved,
         Self::Undecodable,
@@ -142,7 +145,7 @@ impl LintRule {
     ];
 
     /// The id of the problem, in the form of rule ids: `<field>-<fault>`.
-    pub(super) const fn id(self) -> &'static str {
+    pub(in crate::commands) const fn id(self) -> &'static str {
         match self {
             Self::KindMissing => "kind-missing",
             Self::VersionUnserved => "api-version-unserved",
@@ -160,7 +163,7 @@ impl LintRule {
     }
 
     /// What `lint` requires, in at most 80 characters.
-    pub(super) const fn summary(self) -> &'static str {
+    pub(in crate::commands) const fn summary(self) -> &'static str {
         match self {
             Self::KindMissing => "an object must have `apiVersion` and `kind`",
             Self::VersionUnserved => {
@@ -180,7 +183,7 @@ impl LintRule {
     }
 
     /// What happens because of the problem: one sentence with a period.
-    pub(super) const fn why(self) -> &'static str {
+    pub(in crate::commands) const fn why(self) -> &'static str {
         match self {
             Self::KindMissing => {
                 "An API server rejects an object without these fields, and lint can only guess the kind from the fields."
@@ -217,7 +220,7 @@ impl LintRule {
     }
 
     /// How severe the problem is: a denial if an API server or the webhook rejects the object.
-    pub(super) const fn action(self) -> Action {
+    pub(in crate::commands) const fn action(self) -> Action {
         match self {
             Self::OldUndecodable
             | Self::OldVersionOther

@@ -7,14 +7,12 @@ use kcp_rules::{Action, topics::rules};
 use serde::Serialize;
 
 use crate::{
-    commands::lint::finding::{LintFinding, LintRule, UnreadFile},
+    commands::lint::finding::{LintFinding, LintRule, PAGE, UnreadFile},
+    document::{BOOK, book_page},
     file::STDIN,
     terminal::escape,
     verdict::Verdict,
 };
-
-/// The book, whose pages describe the rules.
-const BOOK: &str = "https://kubectl-kcp.dev";
 
 /// The folder in which the command ran, to which paths of files are relative. The name is a convention (section 3.14.14).
 const WORKING_FOLDER: &str = "%SRCROOT%";
@@ -215,24 +213,23 @@ impl Descriptor {
             full_description: Message::new(why),
             default_configuration: DefaultConfiguration { level: action.into() },
             help: Message::new(help),
-            help_uri: format!("{BOOK}/{page}"),
+            help_uri: book_page(page),
         };
         if let Some(rule) = rules().find(|rule| rule.id == id) {
             let help = format!(
-                "An example that passes and one that fails are in the output of: kubectl kcp rules explain {id}"
+                "An example that passes and one that fails are in the output of: kubectl kcp explain {id}"
             );
             let page = format!("reference/rules.html#{id}");
             return Some(described(rule.summary, rule.why, rule.action, &help, &page));
         }
         let check = LintRule::ALL.into_iter().find(|check| check.id() == id)?;
         let help = "lint itself finds this problem, not an admission rule.";
-        let page = "commands/lint.html#problems-that-only-lint-finds";
         Some(described(
             check.summary(),
             check.why(),
             check.action(),
             help,
-            page,
+            PAGE,
         ))
     }
 }

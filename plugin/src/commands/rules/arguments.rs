@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use crate::output::{OutputArguments, OutputFormats};
 
-/// List the admission rules, or explain one.
+/// List the admission rules, or export them as policies.
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -27,29 +27,8 @@ pub struct RulesArguments {
 
 #[derive(Debug, Subcommand)]
 pub enum RulesCommand {
-    /// Explain a rule: why it exists, what it accepts and rejects, and how to configure or override it
-    Explain(ExplainArguments),
     /// Export the rules or the defaults as admission policies, which the API server applies without the webhook
     Export(ExportArguments),
-}
-
-/// Arguments of `rules explain`.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  kubectl kcp rules explain replicas-even
-  kubectl kcp rules explain --all -o json")]
-pub struct ExplainArguments {
-    /// The rule's id, which is at the end of each message
-    #[arg(value_name = "RULE", required_unless_present = "all")]
-    pub id: Option<String>,
-
-    /// Explain every rule
-    #[arg(long, conflicts_with = "id")]
-    pub all: bool,
-
-    /// The output format.
-    #[command(flatten)]
-    pub output: OutputArguments,
 }
 
 /// Arguments of `rules export`.

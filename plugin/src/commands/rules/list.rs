@@ -60,7 +60,7 @@ impl Document for RuleList {
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-pub(super) struct RuleItem {
+pub(in crate::commands) struct RuleItem {
     id: &'static str,
     kinds: Vec<&'static str>,
     operations: Vec<&'static str>,
@@ -93,7 +93,7 @@ impl RuleList {
 }
 
 impl RuleItem {
-    pub(super) fn new(rule: &'static Rule) -> Self {
+    pub(in crate::commands) fn new(rule: &'static Rule) -> Self {
         Self {
             id: rule.id,
             kinds: rule.kinds(),
@@ -111,7 +111,7 @@ impl RuleItem {
     }
 }
 
-pub(super) fn operations(rule: &Rule) -> Vec<&'static str> {
+pub(in crate::commands) fn operations(rule: &Rule) -> Vec<&'static str> {
     rule.operations
         .iter()
         .map(|operation| operation.as_str())

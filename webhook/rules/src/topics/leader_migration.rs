@@ -330,8 +330,7 @@ fn configuration_invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut
             problems.join(", ")
         )
         .into(),
-        remedy: "correct the file; see: kubectl kcp rules explain leader-migration-configuration-invalid"
-            .into(),
+        remedy: "correct the file; see: kubectl kcp explain leader-migration-configuration-invalid".into(),
     };
     faults.push_at_most(Action::of_version(spec), fault);
 }

@@ -1,16 +1,19 @@
-//! The part of `docs/src/reference/checks.md` that describes every check.
+//! The part of `docs/src/reference/checks.md` that describes every check, and the examples in `checks/examples.json`.
 
 use std::{cmp::Reverse, fmt::Write as _};
 
 use super::{cases, changed};
 use crate::{
-    checks::{Check, TOPICS, UsualTime, actor::Responsible, finding::Finding},
-    duration::format_duration,
-    join_times::DEFAULT_JOIN_LIMIT,
+    checks::{
+        Check, TOPICS,
+        actor::{Actor, Responsible},
+        example::{CheckExample, Examples, facts},
+        finding::Finding,
+    },
     snapshot::Snapshot,
     testing::{
         objects::now,
-        page::{assert_generated, markdown},
+        page::{assert_generated, assert_written, markdown},
     },
 };
 
@@ -47,13 +50,18 @@ fn the_page_describes_every_check() {
         let links: Vec<String> = checks.iter().map(|check| link(check.id)).collect();
         writeln!(text, "| {title} | {} |", links.join(", ")).expect("text");
     }
+    let mut examples = Examples::new();
     for (title, checks) in topics() {
         writeln!(text, "\n## {title}").expect("text");
         for check in checks {
-            text += &section(check);
+            let example = example(check);
+            text += &section(check, &example);
+            examples.insert(check.id.to_owned(), example);
         }
     }
     assert_generated("reference/checks.md", &text);
+    let examples = serde_json::to_string_pretty(&examples).expect("JSON") + "\n";
+    assert_written("src/checks/examples.json", &examples);
 }
 
 #[test]
@@ -73,55 +81,20 @@ fn link(id: &str) -> String {
     format!("[`{id}`](#{id})")
 }
 
-fn section(check: &Check) -> String {
+fn section(check: &Check, example: &CheckExample) -> String {
     let mut text = format!("\n### {}\n\n{}\n\n", check.id, markdown(check.meaning));
     let mut item = |name: &str, value: &str| {
         writeln!(text, "- **{name}**: {value}").expect("text");
     };
-    item("who acts next", &actors(check).join("; "));
-    if let Some(time) = check.usual_time {
-        let limit = match time {
-            UsualTime::Fixed(limit) => format_duration(limit),
-            UsualTime::JoinLimit => format!(
-                "the join limit, which is {} by default",
-                format_duration(DEFAULT_JOIN_LIMIT)
-            ),
-        };
-        item("usual time", &format!("at most {limit}"));
-    }
-    if check.is_preflight {
-        item(
-            "preflight",
-            "while the check fails, the controller neither scales nor rolls out",
-        );
-    }
-    if check.is_blocking {
-        item("verdict", "Blocked, if the check fails");
-    }
-    if check.is_summary {
-        item(
-            "summary",
-            "its findings come last, because other checks may report the same problem in detail",
-        );
+    for (name, value) in facts(check, &example.actors) {
+        item(name, &value);
     }
     let causes: Vec<String> = check.causes().map(link).collect();
     if !causes.is_empty() {
         item("possible causes", &causes.join(", "));
     }
-    let finding = example(check);
-    let Finding {
-        outcome,
-        objects,
-        message,
-        ..
-    } = &finding;
-    writeln!(
-        text,
-        "\n```text\n{}: {}: {message}",
-        outcome.as_str(),
-        objects.join(", ")
-    )
-    .expect("text");
+    let finding = &example.finding;
+    writeln!(text, "\n```text\n{}", finding.line()).expect("text");
     if let Some(hint) = &finding.hint {
         writeln!(text, "hint: {hint}").expect("text");
     }
@@ -141,23 +114,27 @@ fn findings(check: &Check) -> Vec<(Snapshot, Finding)> {
 }
 
 /// Who can act next because of a finding.
-fn actors(check: &Check) -> Vec<&'static str> {
+fn actors(check: &Check) -> Vec<Actor> {
     if let Responsible::Fault(actor) | Responsible::Step(actor) = check.responsible {
-        return vec![actor.name()];
+        return vec![actor];
     }
-    let mut names = Vec::new();
+    let mut actors = Vec::new();
     for (observed, finding) in findings(check) {
-        let name = check.responsible.actor(&observed, &finding, now()).name();
-        if !names.contains(&name) {
-            names.push(name);
+        let actor = check.responsible.actor(&observed, &finding, now());
+        if !actors.contains(&actor) {
+            actors.push(actor);
         }
     }
-    names
+    actors
 }
 
-/// The first of the most severe findings, preferably one with a hint.
-fn example(check: &Check) -> Finding {
+/// The first of the most severe findings, preferably one with a hint. The time of a test case says nothing.
+fn example(check: &Check) -> CheckExample {
     let found = findings(check).into_iter().map(|(_, finding)| finding);
     let first = found.min_by_key(|finding| Reverse((finding.outcome, finding.hint.is_some())));
-    first.unwrap_or_else(|| panic!("{} never finds anything", check.id))
+    let finding = first.unwrap_or_else(|| panic!("{} never finds anything", check.id));
+    CheckExample {
+        actors: actors(check),
+        finding: finding.with_since(None),
+    }
 }

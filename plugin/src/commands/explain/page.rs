@@ -8,7 +8,8 @@ use kcp_rules::{
     topics::{TOPICS, Topic},
 };
 
-use super::{explain::Explanation, list::operations};
+use super::rule::ExplainedRule;
+use crate::commands::rules::list::operations;
 
 #[test]
 fn the_page_describes_every_rule() {
@@ -59,7 +60,7 @@ fn section(rule: &'static Rule) -> String {
     };
     item("policy", &is_exported);
     item("source", &markdown(rule.source));
-    let example = Explanation::new(rule);
+    let example = ExplainedRule::new(rule);
     let message = example.messages().next().unwrap();
     writeln!(text, "\n```text\n{message}\n```").unwrap();
     text

@@ -1,6 +1,6 @@
 //! Explains an admission rule with examples from its test cases.
 
-use std::{cmp::Reverse, collections::BTreeSet, fmt::Write as _, mem::discriminant, slice};
+use std::{cmp::Reverse, collections::BTreeSet, mem::discriminant};
 
 use kcp_api::names::annotation;
 use kcp_rules::{
@@ -9,52 +9,25 @@ use kcp_rules::{
     configuration::KIND,
     topics::TOPICS,
 };
-use owo_colors::OwoColorize as _;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
     commands::rules::list::{RuleItem, operations},
-    document::{Document, Versioned},
-    output::Report,
-    terminal::table::Layout,
+    document::{Document, book_page},
 };
 
 /// The maximum length of an example, in characters. Some test cases are 256 KiB long.
 const MAX_EXAMPLE_BYTES: usize = 400;
 
-pub(super) enum Explanations {
-    One(Explanation),
-    All(Vec<Explanation>),
-}
-
 /// An admission rule with an accepted and a rejected example.
-pub(super) struct Explanation {
+pub(super) struct ExplainedRule {
     rule: &'static Rule,
     /// A test case that the rule accepts, as [`example_text`] describes it.
     accepted: Option<String>,
     rejected: Option<String>,
     /// The rule's findings about the rejected test case.
     findings: Vec<Finding>,
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum ExplanationDocument {
-    One(Box<Versioned<RuleExplanation>>),
-    All(Versioned<RuleExplanationList>),
-}
-
-/// The explanations of all admission rules.
-#[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
-pub(super) struct RuleExplanationList {
-    items: Vec<Versioned<RuleExplanation>>,
-}
-
-impl Document for RuleExplanationList {
-    const KIND: &'static str = "AdmissionRuleExplanationList";
 }
 
 /// The explanation of an admission rule, with an accepted and a rejected example.
@@ -74,53 +47,15 @@ pub(super) struct RuleExplanation {
     messages: Vec<String>,
     /// What to do about the rejected write, one sentence each.
     remedies: Vec<String>,
+    /// The address of the page that describes the rule.
+    page: String,
 }
 
 impl Document for RuleExplanation {
     const KIND: &'static str = "AdmissionRuleExplanation";
 }
 
-impl Explanations {
-    fn each(&self) -> &[Explanation] {
-        match self {
-            Self::One(explanation) => slice::from_ref(explanation),
-            Self::All(explanations) => explanations,
-        }
-    }
-
-    fn list(&self) -> RuleExplanationList {
-        let explanations = self.each().iter();
-        RuleExplanationList {
-            items: explanations
-                .map(|explanation| Versioned(explanation.document()))
-                .collect(),
-        }
-    }
-}
-
-impl Report for Explanations {
-    fn table(&self, layout: Layout) -> String {
-        let explanations = self.each().iter();
-        let texts: Vec<_> = explanations.map(|explanation| explanation.text(layout)).collect();
-        texts.join("\n")
-    }
-
-    fn document(&self) -> impl Serialize {
-        match self {
-            Self::One(explanation) => ExplanationDocument::One(Versioned(explanation.document()).into()),
-            Self::All(_) => ExplanationDocument::All(Versioned(self.list())),
-        }
-    }
-
-    fn names(&self) -> Vec<String> {
-        self.each()
-            .iter()
-            .map(|explanation| explanation.rule.id.to_owned())
-            .collect()
-    }
-}
-
-impl Explanation {
+impl ExplainedRule {
     pub(super) fn new(rule: &'static Rule) -> Self {
         let rejected = rejected_example(rule);
         let accepted = rejected
@@ -151,59 +86,55 @@ impl Explanation {
         remedies
     }
 
-    fn document(&self) -> RuleExplanation {
+    fn page(&self) -> String {
+        book_page(&format!("reference/rules.html#{}", self.rule.id))
+    }
+
+    pub(super) fn document(&self) -> RuleExplanation {
         RuleExplanation {
             rule: RuleItem::new(self.rule),
             accepted: self.accepted.clone(),
             rejected: self.rejected.clone(),
             messages: self.messages().collect(),
             remedies: self.remedies(),
+            page: self.page(),
         }
     }
 
-    fn text(&self, layout: Layout) -> String {
-        const INDENT: usize = 13;
+    /// What is known about the rule, each fact with its name.
+    pub(super) fn facts(&self) -> Vec<(&'static str, String)> {
         let rule = self.rule;
-        let mut text = format!("{}: {}\n", rule.id.bold(), rule.summary);
-        let mut fact = |name: &str, value: &str| {
-            let lines = layout.wrap_lines(value, INDENT);
-            let value = lines.join(&format!("\n{}", " ".repeat(INDENT)));
-            // Writing to a String cannot fail.
-            let _ = writeln!(text, "  {name:<10} {value}");
-        };
-        fact("why", rule.why);
-        for remedy in self.remedies() {
-            fact("what to do", &remedy);
-        }
         let verbs = operations(rule).join(", ").to_lowercase();
-        fact("checks", &format!("{} on {verbs}", rule.kinds().join(", ")));
-        fact("considers", scope_text(rule.scope));
-        fact("effect", effect_of(rule.action));
-        if let Some(on_unread) = rule.on_unread() {
-            fact("unreadable", unread_text(on_unread));
-        }
-        fact("source", rule.source);
-        fact("override", &override_of(rule));
-        fact("policy", &policy_of(rule));
-        fact(
-            "configure",
-            &format!(
-                "set `rules: {{{}: deny|warn|audit|off}}` in the {KIND} that kcp-webhook and lint read",
-                rule.id
+        let mut facts = vec![("why", rule.why.to_owned())];
+        facts.extend(self.remedies().into_iter().map(|remedy| ("what to do", remedy)));
+        facts.extend([
+            ("checks", format!("{} on {verbs}", rule.kinds().join(", "))),
+            ("considers", scope_text(rule.scope).to_owned()),
+            ("effect", effect_of(rule.action).to_owned()),
+        ]);
+        let unread = rule.on_unread();
+        facts.extend(unread.map(|on_unread| ("unreadable", unread_text(on_unread).to_owned())));
+        facts.extend([
+            ("source", rule.source.to_owned()),
+            ("override", override_of(rule)),
+            ("policy", policy_of(rule)),
+            (
+                "configure",
+                format!(
+                    "set `rules: {{{}: deny|warn|audit|off}}` in the {KIND} that kcp-webhook and lint read",
+                    rule.id
+                ),
             ),
-        );
-        if let Some(accepted) = &self.accepted {
-            fact("accepted", accepted);
-        }
-        if let Some(rejected) = &self.rejected {
-            let mut actions = self.findings.iter().map(|finding| finding.action);
-            let is_denied = actions.any(|action| action == Action::Deny);
-            fact(if is_denied { "rejected" } else { "warned" }, rejected);
-        }
-        for message in self.messages() {
-            fact("message", &message);
-        }
-        text
+        ]);
+        let accepted = self.accepted.clone();
+        facts.extend(accepted.map(|accepted| ("accepted", accepted)));
+        let mut actions = self.findings.iter().map(|finding| finding.action);
+        let is_denied = actions.any(|action| action == Action::Deny);
+        let rejected = self.rejected.clone();
+        facts.extend(rejected.map(|rejected| (if is_denied { "rejected" } else { "warned" }, rejected)));
+        facts.extend(self.messages().map(|message| ("message", message)));
+        facts.push(("page", self.page()));
+        facts
     }
 }
 
@@ -364,14 +295,7 @@ fn short(patch: &str) -> String {
 mod tests {
     use kcp_rules::topics::rules;
 
-    use super::{
-        Explanation, Explanations, RuleExplanation, RuleExplanationList, accepted_example, rejected_example,
-        short,
-    };
-    use crate::{
-        terminal::{plain, table::Layout},
-        testing::{assert_every_format, schema},
-    };
+    use super::{ExplainedRule, accepted_example, rejected_example, short};
 
     #[test]
     fn the_accepted_example_is_near_the_rejected_one() {
@@ -398,53 +322,33 @@ mod tests {
     }
 
     #[test]
-    fn every_document_matches_its_schema() {
-        let list = Explanations::All(rules().map(Explanation::new).collect());
-        for explanation in list.each() {
-            schema::conforms(&explanation.document());
-        }
-        schema::conforms(&list.list());
-        assert_every_format(&list);
-        schema::checked_in::<RuleExplanation>("admissionruleexplanation.json");
-        schema::checked_in::<RuleExplanationList>("admissionruleexplanationlist.json");
-    }
-
-    #[test]
-    fn an_explanation() {
-        let rule = rules().find(|rule| rule.id == "replicas-with-upgrade").unwrap();
-        insta::assert_snapshot!(plain(&Explanation::new(rule).text(Layout::default())));
-    }
-
-    #[test]
     fn every_rule_has_an_accepted_and_a_rejected_example() {
         for rule in rules() {
-            let text = plain(&Explanation::new(rule).text(Layout::default()));
-            for fact in [
-                "  why ",
-                "  what to do ",
-                "  checks ",
-                "  considers",
-                "  effect ",
-                "  source ",
-                "  override ",
-                "  policy ",
-                "  configure ",
-                "  accepted ",
-                "  message ",
+            let facts = ExplainedRule::new(rule).facts();
+            let names: Vec<&str> = facts.iter().map(|(name, _)| *name).collect();
+            for name in [
+                "why",
+                "what to do",
+                "checks",
+                "considers",
+                "effect",
+                "source",
+                "override",
+                "policy",
+                "configure",
+                "accepted",
+                "message",
+                "page",
             ] {
-                assert!(text.contains(fact), "{}: no{fact}in\n{text}", rule.id);
+                assert!(names.contains(&name), "{}: no {name} in {names:?}", rule.id);
             }
             assert!(
-                text.contains("  rejected ") || text.contains("  warned "),
-                "{}: nothing is rejected in\n{text}",
+                names.contains(&"rejected") || names.contains(&"warned"),
+                "{}: nothing is rejected in {names:?}",
                 rule.id
             );
-            assert!(
-                text.len() < 4096,
-                "{} is explained in {} bytes",
-                rule.id,
-                text.len()
-            );
+            let length: usize = facts.iter().map(|(name, value)| name.len() + value.len()).sum();
+            assert!(length < 4096, "{} is explained in {length} bytes", rule.id);
         }
     }
 }

@@ -62,7 +62,7 @@ The command `kubectl` exits with the exit code of kubectl, and `pool exec` with 
 pub enum Command {
     /// Show the health of control planes, their Machines and etcd members
     Status(StatusArguments),
-    /// Show why nothing happens on a control plane: who acts next, since when, and what to do
+    /// Show why nothing happens on control planes: who acts next, since when, and what to do
     Why(WhyArguments),
     /// Explain the id at the end of a message: a rule, or a check of status, audit or lint
     Explain(ExplainArguments),

@@ -1,4 +1,4 @@
-//! The lists of `kubectl kcp status` and `plan`: of a namespace, of all namespaces, and of several contexts. Also the explanation
+//! The lists of `kubectl kcp status`, `why` and `plan`: of a namespace, of all namespaces, and of several contexts. Also the explanation
 //! of each id that they print.
 
 use std::fs;
@@ -11,6 +11,7 @@ use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::wait;
 use serde_json::{Value, json};
 
+use crate::schema;
 use crate::shared::with_controllers;
 
 const NAMESPACE: &str = "lists";
@@ -38,6 +39,7 @@ fn lists_of_control_planes_show_plans_contexts_and_etcd() {
             SELECTOR,
         ];
         management.kubectl().succeed(label).await?;
+        what_is_well_is_counted(management).await?;
         every_id_is_explained(management).await?;
         plans_are_listed(management, &edge).await?;
         provider_updates_are_named(management, &rim).await?;
@@ -68,6 +70,34 @@ fn row<'o>(ended: &'o CommandOutput, cells: &[&str]) -> Result<&'o str> {
     let is_row = |row: &&str| row.split_whitespace().take(cells.len()).eq(cells.iter().copied());
     rows.find(is_row)
         .with_context(|| format!("no row {cells:?}: {ended}"))
+}
+
+async fn what_is_well_is_counted(management: &ManagementCluster) -> Result<()> {
+    let well = list(management, "why -n lists", 0).await?;
+    ensure!(
+        well.stdout.starts_with("all 2 control planes are well\n"),
+        "{well}"
+    );
+    let names = list(management, "why -n lists -o name", 0).await?;
+    ensure!(names.stdout.is_empty(), "{names}");
+    let documents = document(&list(management, "why -A -o json", 0).await?)?;
+    schema::holds("controlplaneexplanationlist.json", &documents)?;
+    let items = documents.pointer("/items").and_then(Value::as_array);
+    let states: Vec<&Value> = items
+        .into_iter()
+        .flatten()
+        .filter_map(|item| item.get("state"))
+        .collect();
+    ensure!(states == ["nothingToDo", "nothingToDo"], "{documents:#}");
+    let none = management
+        .kubectl()
+        .run(["kcp", "why", "-n", NAMESPACE, "-l", "kcp-test=other"])
+        .await?;
+    ensure!(
+        none.code == 0 && none.stdout == "No control planes found in lists namespace.\n",
+        "{none}"
+    );
+    Ok(())
 }
 
 /// Each id that `status` and `audit` print about a real control plane, and the id in a denial.
@@ -303,6 +333,17 @@ async fn etcd_is_watched(management: &ManagementCluster, edge: &Cluster) -> Resu
         lines.push(watch.line().await?);
     }
     let shallow = document(&list(management, "status -A --no-etcd -o json", 1).await?)?;
+    let why = list(management, "why -A --timeout 5s", 1).await?;
+    ensure!(
+        why.stdout
+            .starts_with("not well: 1 of 2 control planes\nlists/edge: A person must act: "),
+        "{why}"
+    );
+    let names = list(management, "why -A --timeout 5s -o name", 1).await?;
+    ensure!(
+        names.stdout == "kubeadmcontrolplane.controlplane.cluster.x-k8s.io/edge\n",
+        "{names}"
+    );
     workload.inflict(Fault::Thaw, machine).await?;
     drop(watch);
     let items = shallow.pointer("/items").and_then(Value::as_array);

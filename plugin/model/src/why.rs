@@ -384,6 +384,11 @@ impl Context<'_> {
 }
 
 impl Explanation {
+    /// Whether nobody needs to act. There may still be a warning.
+    pub fn is_well(&self) -> bool {
+        self.state == WhyState::NothingToDo
+    }
+
     const NOTHING: Self = Self {
         state: WhyState::NothingToDo,
         actor: None,

@@ -25,8 +25,8 @@ use crate::{
     terminal::{Size, Terminal},
     verdict::Verdict,
 };
-pub(in crate::commands) use poll::read_one;
-use poll::{poll, poll_contexts, poll_rows};
+pub(in crate::commands) use poll::{poll, read_one};
+use poll::{poll_contexts, poll_rows};
 use report::{StatusReport, Subject};
 
 /// Runs `status`.

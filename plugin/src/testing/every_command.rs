@@ -17,6 +17,7 @@ const COMMON: &[&str] = &[
 const COMMANDS: &[(&str, &[&str])] = &[
     ("status", &[]),
     ("why edge", &[]),
+    ("why -A -l team=a", &[]),
     ("plan edge", &[]),
     ("plan -A", &[]),
     ("scale edge --replicas 3", &[]),
@@ -178,13 +179,14 @@ fn lists_take_a_selector() {
     for line in [
         "status",
         "status -A",
+        "why",
         "certificates",
         "pool status",
         "pool status -A",
     ] {
         assert!(parse(line, &["-l", "team=a"]).is_ok(), "{line}");
     }
-    for line in ["status edge", "certificates edge", "pool status p"] {
+    for line in ["status edge", "why edge", "certificates edge", "pool status p"] {
         let error = parse(line, &["-l", "team=a"]).expect_err(line);
         assert_eq!(error.kind(), ErrorKind::ArgumentConflict, "{line}");
     }

@@ -148,6 +148,7 @@ fn documents(observed: &Snapshot, connection: &Connection) -> Vec<Part> {
     let inspection = inspect(observed, now);
     let explanation = explain(observed, &inspection, now);
     let why = WhyReport {
+        basis: inspection.basis,
         observed,
         explanation: &explanation,
         webhook_off: None,

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Show control planes, their Machines and etcd members, and their problems.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(after_help = "Examples:
   kubectl kcp status
   kubectl kcp status edge

@@ -50,7 +50,7 @@ impl ReadDepth {
 
 /// Reads control planes until the time `end`, and checks them. In a list, the time limit of the arguments applies to each
 /// control plane, from the start of its own read.
-pub(super) async fn poll(
+pub(in crate::commands) async fn poll(
     connection: &Connection,
     arguments: &StatusArguments,
     end: Instant,

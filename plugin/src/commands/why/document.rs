@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use kcp_control_plane::{
     checks::{actor::Actor, finding::CheckOutcome},
+    inspection::Basis,
     why::{Cause, WhyState},
 };
 use serde::Serialize;
@@ -17,6 +18,7 @@ use crate::document::{Document, ObjectName};
 pub struct ExplanationDocument<'w> {
     metadata: ObjectName,
     state: WhyState,
+    basis: Basis,
     /// Who acts next. Absent if no action is needed, or if the state is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     actor: Option<Actor>,
@@ -73,6 +75,7 @@ impl<'w> ExplanationDocument<'w> {
         Self {
             metadata: ObjectName::from(&report.observed.control_plane),
             state: explanation.state,
+            basis: report.basis,
             actor: explanation.actor,
             text: screen::sentence(report),
             cause: explanation.cause.as_ref().map(CauseDocument::new),

@@ -34,12 +34,7 @@ const UNKNOWN_SINCE: &str = "unknown, because no object records it";
 
 pub fn render(report: &WhyReport<'_>, layout: Layout) -> String {
     let explanation = report.explanation;
-    let style = match explanation.state {
-        WhyState::NothingToDo => GOOD,
-        WhyState::Working => Style::new(),
-        WhyState::PersonNeeded => BAD,
-        WhyState::Unknown => WARN,
-    };
+    let style = state_style(explanation.state);
     let sentence = sentence(report);
     let lines = match layout.limit() {
         Some(limit) => wrap_hint(&escape(&sentence), limit),
@@ -94,12 +89,26 @@ pub fn render(report: &WhyReport<'_>, layout: Layout) -> String {
         );
     }
     if let Some(off) = report.webhook_off {
-        entry("rules:", &format!("kcp-webhook checks no changes, because {off}"));
+        entry("rules:", &rules_off(off));
     }
     if let Some(note) = report.observed.version_note() {
         entry("note:", &note);
     }
     text
+}
+
+pub fn state_style(state: WhyState) -> Style {
+    match state {
+        WhyState::NothingToDo => GOOD,
+        WhyState::Working => Style::new(),
+        WhyState::PersonNeeded => BAD,
+        WhyState::Unknown => WARN,
+    }
+}
+
+/// What it means that kcp-webhook is disabled.
+pub fn rules_off(off: &str) -> String {
+    format!("kcp-webhook checks no changes, because {off}")
 }
 
 /// The answer in one sentence: who acts next, and why.

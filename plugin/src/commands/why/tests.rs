@@ -13,10 +13,12 @@ use crate::{
 };
 
 fn with_report<T>(observed: &Snapshot, use_it: impl FnOnce(&WhyReport<'_>) -> T) -> T {
-    let explanation = explain(observed, &inspect(observed, now()), now());
+    let inspection = inspect(observed, now());
+    let explanation = explain(observed, &inspection, now());
     let is_scaled = observed.control_plane.spec.replicas == Some(5);
     use_it(&WhyReport {
         observed,
+        basis: inspection.basis,
         explanation: &explanation,
         webhook_off: is_scaled
             .then_some("the mutating configuration is disabled since 2026-12-01T11:00:00Z: upgrade"),

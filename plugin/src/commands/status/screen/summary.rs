@@ -86,7 +86,7 @@ pub(super) const fn health_word(health: Health, is_by_conditions: bool) -> (&'st
 }
 
 /// Whether the workload cluster or etcd was left out on purpose.
-pub(super) const fn is_by_conditions(observed: &Snapshot) -> bool {
+pub(in crate::commands) const fn is_by_conditions(observed: &Snapshot) -> bool {
     matches!(observed.workload, Reading::Excluded { .. }) || matches!(observed.etcd, Reading::Excluded { .. })
 }
 

@@ -80,6 +80,11 @@ impl Connection {
             Some(namespace) => namespace.clone(),
             None => default_namespace(&config)?,
         };
+        if !kubeconfig::has_scheme(&config) {
+            return Err(Error::Configuration {
+                cause: KubeconfigFault::Scheme(server).to_string(),
+            });
+        }
         if !kubeconfig::has_valid_token(&config) {
             return Err(Error::Configuration {
                 cause: KubeconfigFault::Token.to_string(),

@@ -206,6 +206,11 @@ pub(crate) fn skip_system_cas(config: &mut Config) {
     }
 }
 
+/// Whether the address of the server has a scheme. kube panics on an address without one, such as `127.0.0.1:6443`.
+pub fn has_scheme(config: &Config) -> bool {
+    config.cluster_url.scheme().is_some()
+}
+
 /// Whether the token of the user, if there is one, can be the value of an HTTP header. kube panics on other tokens.
 pub fn has_valid_token(config: &Config) -> bool {
     let token = config.auth_info.token.as_ref();

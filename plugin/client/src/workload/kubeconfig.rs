@@ -14,7 +14,7 @@ use crate::ConnectionFlags;
 use crate::workload::{ComponentTls, ServingCertificate, response_limit::limit_responses};
 use crate::{
     ServerClock,
-    kubeconfig::{has_valid_token, select, skip_system_cas},
+    kubeconfig::{has_scheme, has_valid_token, select, skip_system_cas},
     proxy::{Environment, proxy_for},
     redact_url,
 };
@@ -47,6 +47,9 @@ pub enum KubeconfigFault {
     Inconsistent,
     #[error("the token contains characters that an HTTP header cannot contain, such as a line break")]
     Token,
+    /// The address of the server is as in the kubeconfig.
+    #[error("the address of the server, {0}, has no scheme; write https://{0}")]
+    Scheme(String),
 }
 
 #[derive(Clone)]
@@ -115,6 +118,9 @@ pub async fn api_server(
     let mut config = Config::from_custom_kubeconfig(selected, &KubeConfigOptions::default())
         .await
         .map_err(|_| inconsistent())?;
+    if !has_scheme(&config) {
+        return Err(error(KubeconfigFault::Scheme(redact_url(&config.cluster_url))));
+    }
     if !has_valid_token(&config) {
         return Err(error(KubeconfigFault::Token));
     }
@@ -298,6 +304,14 @@ mod tests {
             let fault = made.err().map(|error| error.fault);
             assert_eq!(fault, (!is_valid).then_some(KubeconfigFault::Token), "{token}");
         }
+    }
+
+    #[tokio::test]
+    async fn rejects_a_server_without_a_scheme() {
+        let text = kubeconfig("", "token: sesame").replace("https://", "");
+        let made = client("n/s", "value", text.as_bytes(), Duration::from_secs(1)).await;
+        let fault = made.err().map(|error| error.fault);
+        assert!(matches!(fault, Some(KubeconfigFault::Scheme(_))), "{fault:?}");
     }
 
     #[tokio::test]

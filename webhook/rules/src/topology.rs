@@ -88,10 +88,9 @@ impl<'a> ControlPlaneChange<'a> {
             }
             (_, None) => (None, changed(&known, None, asked).1),
         };
-        let is_same_class = {
-            let topology = stored.unwrap_or(written).topology();
-            topology.and_then(ClusterTopology::class) == asked.class()
-        };
+        let stored_class = stored.unwrap_or(written).topology();
+        let is_same_class =
+            stored_class.and_then(|stored| class_of(stored, written)) == class_of(asked, written);
         let applied = known
             .metadata
             .applied_version(TOPOLOGY_MANAGER)
@@ -168,6 +167,17 @@ fn changed<'a>(
     }
     set_metadata(&mut after, old, new);
     (before, after)
+}
+
+/// The class of a topology: its namespace, if it is not that of the Cluster, and its name.
+fn class_of<'t>(
+    topology: &'t ClusterTopology<'_>,
+    cluster: &Cluster<'_>,
+) -> Option<(Option<&'t str>, &'t str)> {
+    let own = cluster.metadata.namespace.as_deref();
+    let (namespace, name) = topology.class()?;
+    let other = namespace.filter(|namespace| !namespace.is_empty() && Some(*namespace) != own);
+    Some((other, name))
 }
 
 /// The topology that a write replaces; `None` if the Cluster had none. If the write has the annotation [`UNCHECKED_VERSION`], the

@@ -433,12 +433,16 @@ fn a_topology_in_v1beta1_plans_no_rollout() {
         &json!({"version": "v1.34.2", "controlPlane": {"replicas": 3}}),
     );
     let new = cluster(V1BETA2, &planned);
-    let of_other_class = new.replace(r#"{"name":"edge"}"#, r#"{"name":"other"}"#);
-    assert_ne!(new, of_other_class);
+    let of_class =
+        |class: &str| new.replace(r#""classRef":{"name":"edge"}"#, &format!(r#""classRef":{class}"#));
+    let of_other_class = of_class(r#"{"name":"other"}"#);
+    let of_same_class = of_class(r#"{"name":"edge","namespace":"default"}"#);
+    assert!(new != of_other_class && new != of_same_class);
     let field = "spec.topology.controlPlane.rollout.after".to_owned();
     let refused = ("topology-rollout-unsupported", field, Action::Deny);
     for (version, new, expected) in [
-        (V1BETA1, &new, vec![refused]),
+        (V1BETA1, &new, vec![refused.clone()]),
+        (V1BETA1, &of_same_class, vec![refused]),
         (V1BETA2, &new, vec![]),
         // The other class may refer to a template of v1beta2.
         (V1BETA1, &of_other_class, vec![]),

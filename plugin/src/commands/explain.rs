@@ -68,7 +68,11 @@ pub fn run(arguments: &ExplainArguments, session: &Session) -> anyhow::Result<Ve
     Ok(Verdict::Met)
 }
 
-fn named(id: &str) -> anyhow::Result<Vec<Explained>> {
+/// Accepts an id as it stands in a message, such as `(etcd-no-quorum)`, and the address of its page.
+fn named(copied: &str) -> anyhow::Result<Vec<Explained>> {
+    let id = copied.rsplit_once('#').map_or(copied, |(_, id)| id);
+    let id = id.trim_matches(|char: char| !char.is_ascii_alphanumeric());
+    let id = id.to_ascii_lowercase();
     let found: Vec<_> = Explained::all()
         .filter(|explained| explained.id() == id)
         .collect();
@@ -76,12 +80,12 @@ fn named(id: &str) -> anyhow::Result<Vec<Explained>> {
         return Ok(found);
     }
     let ids: BTreeSet<&str> = Explained::all().map(Explained::id).collect();
-    match similar(id, ids).as_slice() {
+    match similar(&id, ids).as_slice() {
         [] => bail!(
-            "no rule and no check of status, audit or lint has the id {id:?}; list all ids with: kubectl kcp explain --all -o name"
+            "no rule and no check of status, audit or lint has the id {copied:?}; list all ids with: kubectl kcp explain --all -o name"
         ),
         similar => bail!(
-            "no rule and no check of status, audit or lint has the id {id:?}; did you mean {}?",
+            "no rule and no check of status, audit or lint has the id {copied:?}; did you mean {}?",
             similar.join(", ")
         ),
     }
@@ -280,6 +284,20 @@ mod tests {
             };
             let says_why = has("why") || has("what to do") || has("who acts next");
             assert!(says_why && has("page"), "{}: {facts:?}", explained.id());
+        }
+    }
+
+    #[test]
+    fn an_id_is_found_as_a_message_shows_it() {
+        for copied in [
+            "replicas-even",
+            "(replicas-even)",
+            "replicas-even),",
+            " REPLICAS-EVEN: ",
+            "https://kubectl-kcp.dev/reference/rules.html#replicas-even",
+        ] {
+            let ids: Vec<&str> = named(copied).unwrap().into_iter().map(Explained::id).collect();
+            assert_eq!(ids, ["replicas-even"], "{copied}");
         }
     }
 

@@ -454,8 +454,10 @@ async fn by_one_command(
         planned.code == 0 && announced.iter().all(|step| planned.stdout.contains(step)),
         "{planned}"
     );
+    // Meanwhile, another member may raise the alarm, too.
+    let left = workload.etcd().await?.alarms().await?;
     ensure!(
-        workload.etcd().await?.alarms().await? == raised,
+        raised.iter().all(|alarm| left.contains(alarm)),
         "a dry run has changed the alarms"
     );
     let done = succeed(management, namespace, "defrag", &STEPS).await?;

@@ -420,7 +420,7 @@ async fn scaled_up(management: &ManagementCluster, cluster: &Cluster) -> Result<
         scaled.code == 0
             && scaled
                 .stderr
-                .contains("has compared the Machines with the last change")
+                .contains("may be unable to scale now, because a reconcile of the last change failed")
             && scaled.stderr.contains("(replicas-during-rollout)"),
         "{scaled}"
     );

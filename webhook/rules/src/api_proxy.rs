@@ -41,7 +41,7 @@ pub const IMAGE: &str = "docker.io/library/haproxy:3.2-alpine";
 pub const PORT: u16 = 7445;
 pub const HEALTH_PORT: u16 = 7446;
 
-/// kubeadm's certificate of an API server has this name, but not the address 127.0.0.1.
+/// By default, kubeadm's certificate of an API server has this name, but not the address 127.0.0.1.
 pub const SERVER_NAME: &str = "kubernetes.default.svc";
 
 /// The highest number of API servers in a configuration. A longer list is certainly wrong.

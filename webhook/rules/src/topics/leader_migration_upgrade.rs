@@ -59,7 +59,7 @@ fn handover_unsafe(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fa
     if (old.minor(), old.kubeadm_config()) == (new.minor(), new.kubeadm_config()) {
         return;
     }
-    // kubeadm sets --allocate-node-cidrs if the Cluster has a Pod network. Almost every Cluster has one, so the rule assumes one.
+    // kubeadm sets --allocate-node-cidrs if there is a Pod subnet. Almost every Cluster sets one, so the rule assumes one.
     let (Ok(now), Ok(then)) = (
         kube_controller_manager(&old, true),
         kube_controller_manager(&new, true),

@@ -190,12 +190,9 @@ pub fn stopped_controller_blocker(observed: &Snapshot, now: Timestamp) -> Option
 /// Returns the blocker if the topology controller has failed for longer than [`OBSERVATION_LIMIT`]. The
 /// topology controller tries again, so an error that lasts for a short time may end on its own.
 fn failed_topology_blocker(observed: &Snapshot, now: Timestamp) -> Option<StuckProblem> {
-    let error = observed.cluster.value()?.topology_error()?;
-    let since = error.last_transition_time?;
-    (age(since, now) > OBSERVATION_LIMIT).then(|| StuckProblem {
-        blocker: topology::failed(observed, error),
-        since,
-    })
+    let since = observed.cluster.value()?.topology_error()?.last_transition_time?;
+    let blocker = topology::failed(observed)?;
+    (age(since, now) > OBSERVATION_LIMIT).then_some(StuckProblem { blocker, since })
 }
 
 fn is_suspended(control_plane: &KubeadmControlPlane) -> bool {

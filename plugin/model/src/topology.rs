@@ -85,32 +85,33 @@ pub fn pending_condition(cluster: &Cluster) -> Option<&Condition> {
 }
 
 /// The error that keeps the topology controller from changing the objects of the Cluster.
-pub fn failed(observed: &Snapshot, error: &Condition) -> Problem {
+pub fn failed(observed: &Snapshot) -> Option<Problem> {
+    let cluster = observed.cluster.value()?;
+    let error = cluster.topology_error()?;
     let handler = error.message.split_once(FAILED_HANDLER);
     let handler = handler.and_then(|(_, rest)| rest.split_once('"'));
     let extension = handler.and_then(|(handler, _)| handler.split_once('.'));
-    let cause = match (extension, observed.cluster.value()) {
-        (Some((_, name)), _) => TopologyError::Extension {
+    let cause = match extension {
+        Some((_, name)) => TopologyError::Extension {
             name: name.to_owned(),
         },
-        (None, Some(cluster)) if error.message.contains(INVALID_PLAN) && is_version_lowered(observed) => {
+        None if error.message.contains(INVALID_PLAN) && is_version_lowered(observed) => {
             TopologyError::LowerVersion {
                 version: observed.control_plane.spec.version().to_owned(),
                 cluster: cluster.name().to_owned(),
             }
         }
-        (None, _) => TopologyError::Other,
+        None => TopologyError::Other,
     };
-    Problem::TopologyFailed {
+    Some(Problem::TopologyFailed {
         message: error.message_or_reason(),
         cause,
-    }
+    })
 }
 
 /// Removes the error of the topology controller, which tries again after a change of the Cluster. Returns a warning with the error.
 pub fn remove_error(observed: &mut Snapshot) -> Option<String> {
-    let error = observed.cluster.value()?.topology_error()?;
-    let problem = failed(observed, error).message();
+    let problem = failed(observed)?.message();
     if let Reading::Read(cluster) = &mut observed.cluster {
         cluster.status.topology_reconciled = None;
     }

@@ -214,10 +214,9 @@ pub fn check_infrastructure_template_missing(observed: &Snapshot, _: Timestamp) 
 
 pub fn check_topology_not_reconciled(observed: &Snapshot, _: Timestamp) -> CheckResult {
     let cluster = require(&observed.cluster, "the Cluster")?;
-    let Some(error) = cluster.topology_error() else {
+    let Some((error, problem)) = cluster.topology_error().zip(topology::failed(observed)) else {
         return Ok(Vec::new());
     };
-    let problem = topology::failed(observed, error);
     let finding = Finding::about(&problem, CheckOutcome::Fail, &observed.control_plane)
         .with_object(observed.object_name())
         .with_transition_time(error);

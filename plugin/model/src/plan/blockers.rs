@@ -26,12 +26,6 @@ use crate::{
 /// The reason in a condition while the controller cannot connect to the workload cluster.
 const CONNECTION_DOWN: &str = "ConnectionDown";
 
-/// The error that keeps the topology controller from changing the control plane.
-fn failed_topology(observed: &Snapshot) -> Option<Problem> {
-    let error = observed.cluster.value()?.topology_error()?;
-    Some(topology::failed(observed, error))
-}
-
 /// What keeps the topology controller from setting the version or the replicas of a plan.
 fn topology_blockers(observed: &Snapshot, desired: &KubeadmControlPlaneSpec) -> Vec<Problem> {
     let spec = &observed.control_plane.spec;
@@ -42,16 +36,12 @@ fn topology_blockers(observed: &Snapshot, desired: &KubeadmControlPlaneSpec) -> 
     let owned = &topology.control_plane;
     let is_scaled = owned.replicas.is_some() && desired.replicas != spec.replicas;
     let is_restarted = owned.rollout.after.is_some() && desired.rollout_after != spec.rollout_after;
-    let failed = failed_topology(observed).filter(|_| is_upgrade || is_scaled || is_restarted);
-    if failed.is_some() {
-        return failed.into_iter().collect();
+    let is_changed = is_upgrade || is_scaled || is_restarted;
+    if let Some(failed) = topology::failed(observed).filter(|_| is_changed) {
+        return vec![failed];
     }
-    let hooks = if is_upgrade {
-        topology::blocking(cluster)
-    } else {
-        Vec::new()
-    };
-    if !hooks.is_empty() {
+    let hooks = topology::blocking(cluster);
+    if is_upgrade && !hooks.is_empty() {
         return hooks;
     }
     let version = observed.topology_version(desired).map(str::to_owned);
@@ -178,7 +168,7 @@ pub fn problems(observed: &Snapshot, spec: &KubeadmControlPlaneSpec, state: &Pla
         .chain(unreachable_workload(observed))
         .chain(malformed_record(observed, spec))
         .chain(disputed_members(observed))
-        .chain(failed_topology(observed))
+        .chain(topology::failed(observed))
         .chain(unhealthy.flat_map(|replica| machine_blockers(observed, Purpose::Recover, &replica.name)))
         .collect()
 }

@@ -142,9 +142,7 @@ fn refused_while_carried_over(snapshot: &ChangeSnapshot) -> Option<Refusal> {
     if after.is_none() || after == snapshot.control_plane().spec.rollout_after {
         return None;
     }
-    let error = cluster
-        .topology_error()
-        .map(|error| topology::failed(observed, error));
+    let error = topology::failed(observed);
     let remedy = if error.is_some() {
         format!(
             "remove the time from the Cluster: kubectl patch cluster {} -n {} --type=merge -p \

@@ -166,7 +166,17 @@ async fn finds_in_a_plain_cluster(kubectl: &Kubectl) -> Result<()> {
             Ok(())
         },
     )
-    .await
+    .await?;
+    // Nothing listens on port 1.
+    let dead = kubectl
+        .run(["kcp", "audit", "--server=https://127.0.0.1:1"])
+        .await?;
+    let error = "error: cannot reach the API server at https://127.0.0.1:1";
+    ensure!(
+        dead.code == 2 && dead.stdout.is_empty() && dead.stderr.starts_with(error),
+        "{dead}"
+    );
+    Ok(())
 }
 
 fn results(stdout: &str) -> Result<Results> {

@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use kcp_client::{
-    Connection, Error,
+    Action, Connection, Error, ReadLimit,
     reads::{
         self,
         audit::{AuditedCluster, read_plain_cluster, read_workload_cluster},
+        versions::api_server_version,
     },
 };
 use kcp_control_plane::audit::{Assumptions, AuditOutcome, Audited, audit};
@@ -94,6 +95,14 @@ async fn read(
 ) -> Result<(Option<(String, String)>, AuditedCluster), Error> {
     let remaining = || end.saturating_duration_since(Instant::now());
     let Some(name) = name else {
+        // A server that does not respond is one error, not one for each check.
+        let limit = ReadLimit::per_read(remaining());
+        let version = api_server_version(connection);
+        let action = Action::path("get", "/version");
+        match connection.run_with_limit(limit, &action, version).await {
+            Ok(_) | Err(Error::Forbidden { .. } | Error::NotFound { .. }) => {}
+            Err(error) => return Err(error),
+        }
         return Ok((None, Box::pin(read_plain_cluster(connection, end)).await));
     };
     let reader = reads::discover(connection, reads::list_limit(remaining())).await?;

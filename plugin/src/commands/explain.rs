@@ -219,9 +219,11 @@ impl Report for Explanations {
         Versioned(self.list())
     }
 
-    /// Returns only the ids, without a kind, because a rule or a check is not a Kubernetes resource.
+    /// Returns each id once and without a kind, because a rule or a check is not a Kubernetes resource.
     fn names(&self) -> Vec<String> {
-        self.0.iter().map(|explained| explained.id().to_owned()).collect()
+        let mut named = BTreeSet::new();
+        let ids = self.0.iter().map(|explained| explained.id());
+        ids.filter(|id| named.insert(*id)).map(str::to_owned).collect()
     }
 }
 
@@ -271,6 +273,8 @@ mod tests {
             .filter(|id| named(id).unwrap().len() > 1)
             .collect();
         assert_eq!(twice, ["etcd-upgrade-unsafe"; 2]);
+        let names = Explanations(Explained::all().collect()).names();
+        assert_eq!(names.len() + 1, Explained::all().count());
     }
 
     #[test]

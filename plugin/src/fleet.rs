@@ -7,7 +7,11 @@ use futures_util::stream::{self, StreamExt as _};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::{arguments::Global, session::Session, terminal::Terminal};
+use crate::{
+    arguments::Global,
+    session::Session,
+    terminal::{Terminal, escape},
+};
 use kcp_client::{Connection, Error};
 
 /// The maximum number of control planes of one context that are read at the same time. Each may need a dozen connections.
@@ -15,6 +19,14 @@ pub const MAX_CONCURRENT_READS: usize = 8;
 
 /// The maximum number of contexts that are read at the same time.
 const MAX_CONCURRENT_CONTEXTS: usize = 4;
+
+/// The text of an empty list. `None` means all namespaces.
+pub fn no_control_planes(namespace: Option<&str>) -> String {
+    match namespace {
+        Some(namespace) => format!("No control planes found in {} namespace.\n", escape(namespace)),
+        None => "No control planes found.\n".to_owned(),
+    }
+}
 
 /// The flag `--contexts` of commands that list control planes.
 #[derive(Clone, Debug, Default, Args)]

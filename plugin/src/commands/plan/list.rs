@@ -23,11 +23,11 @@ use serde::Serialize;
 use crate::{
     commands::plan::{PlanArguments, document::PlanVerdict},
     document::{Document, ObjectName, Versioned, resource_name},
-    fleet::{self, InContexts, UnreadContext, read_concurrently},
+    fleet::{self, InContexts, UnreadContext, no_control_planes, read_concurrently},
     output::{Report, print},
     session::Session,
     terminal::{
-        Terminal, escape,
+        Terminal,
         style::{BAD, GOOD, WARN},
         table::{Cell, Column, Layout, Table},
     },
@@ -322,10 +322,7 @@ impl<'l> PlanListDocument<'l> {
 impl Report for PlanList {
     fn table(&self, layout: Layout) -> String {
         if self.rows.is_empty() && self.unread.is_empty() {
-            return match &self.namespace {
-                Some(namespace) => format!("No control planes found in {} namespace.\n", escape(namespace)),
-                None => "No control planes found.\n".to_owned(),
-            };
+            return no_control_planes(self.namespace.as_deref());
         }
         let mut table = Table::with_columns([
             Column::new("CONTEXT"),

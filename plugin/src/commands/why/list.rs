@@ -21,8 +21,9 @@ use super::{
 use crate::{
     commands::status::screen::is_by_conditions,
     document::{Document, Versioned, resource_name},
+    fleet::no_control_planes,
     output::Report,
-    terminal::{escape, style::GOOD, table::Layout},
+    terminal::{style::GOOD, table::Layout},
     verdict::Verdict,
 };
 
@@ -111,13 +112,6 @@ impl WhyListReport {
         }
     }
 
-    fn empty_text(&self) -> String {
-        self.namespace.as_ref().map_or_else(
-            || "No control planes found.\n".to_owned(),
-            |namespace| format!("No control planes found in {} namespace.\n", escape(namespace)),
-        )
-    }
-
     /// The names of some control planes, each as `name` returns it.
     fn some_names(&self, layout: Layout, name: impl Fn(&Answer) -> Option<String>) -> Option<String> {
         let names: Vec<String> = self.answers.iter().filter_map(name).collect();
@@ -129,7 +123,7 @@ impl WhyListReport {
 impl Report for WhyListReport {
     fn table(&self, layout: Layout) -> String {
         if self.answers.is_empty() {
-            return self.empty_text();
+            return no_control_planes(self.namespace.as_deref());
         }
         let not_well = self.not_well();
         let unverified = self.some_names(layout, |answer| answer.is_unverified().then(|| self.name(answer)));

@@ -9,11 +9,8 @@ use crate::commands::status::screen::{
     summary::{health_word, is_by_conditions},
 };
 use crate::{
-    fleet::UnreadContext,
-    terminal::{
-        escape,
-        table::{Cell, Column, Table},
-    },
+    fleet::{UnreadContext, no_control_planes},
+    terminal::table::{Cell, Column, Table},
 };
 use kcp_control_plane::{
     checks::finding::CheckOutcome,
@@ -216,14 +213,13 @@ pub fn list(
         }
         table.add_row(row.cells(namespace.is_none(), now));
     }
-    let text = match namespace {
-        _ if !is_empty && unread.is_empty() => table.render(layout),
-        _ if !is_empty => {
-            let text = table.render(layout) + "\nmanagement-unreadable:\n";
-            layout.append_paragraphs(text, &unread)
-        }
-        Some(namespace) => format!("No control planes found in {} namespace.\n", escape(namespace)),
-        None => "No control planes found.\n".to_owned(),
+    let text = if is_empty {
+        no_control_planes(namespace)
+    } else if unread.is_empty() {
+        table.render(layout)
+    } else {
+        let text = table.render(layout) + "\nmanagement-unreadable:\n";
+        layout.append_paragraphs(text, &unread)
     };
     Screen {
         parts: vec![(Part::List, text)],

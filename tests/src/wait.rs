@@ -1,5 +1,6 @@
 //! Waiting for a condition. Nothing else in the tests sleeps.
 
+use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,9 @@ where
     until_within(what, LIMIT, attempt).await
 }
 
+/// How many reasons of earlier tries an error names besides the last one. Reasons that differ only in numbers count as one.
+const MAX_REASONS: usize = 6;
+
 /// [`until`] with a limit of its own.
 pub async fn until_within<T, F, Fut>(what: &str, limit: Duration, mut attempt: F) -> Result<T>
 where
@@ -33,16 +37,52 @@ where
     Fut: Future<Output = Result<T>>,
 {
     let started = Instant::now();
+    let mut earlier = Reasons::default();
     loop {
         match tokio::time::timeout(limit, attempt()).await {
             Ok(Ok(value)) => return Ok(value),
             Ok(Err(reason)) if started.elapsed() >= limit => {
-                return Err(reason).with_context(|| format!("waited {} s until {what}", limit.as_secs()));
+                let earlier = earlier.others(&format!("{reason:#}"));
+                return Err(reason.context(format!("waited {} s until {what}{earlier}", limit.as_secs())));
             }
-            Ok(Err(_)) => tokio::time::sleep(interval(started.elapsed())).await,
-            Err(_) => bail!("waited {} s until {what}: one try did not end", limit.as_secs()),
+            Ok(Err(reason)) => {
+                earlier.add(format!("{reason:#}"));
+                tokio::time::sleep(interval(started.elapsed())).await;
+            }
+            Err(_) => {
+                let earlier = earlier.others("");
+                bail!(
+                    "waited {} s until {what}{earlier}: one try did not end",
+                    limit.as_secs()
+                )
+            }
         }
     }
+}
+
+/// Why earlier tries failed, newest first.
+#[derive(Default)]
+struct Reasons(VecDeque<String>);
+
+impl Reasons {
+    fn add(&mut self, reason: String) {
+        let words = without_numbers(&reason);
+        if !self.0.iter().any(|known| without_numbers(known) == words) {
+            self.0.truncate(MAX_REASONS - 1);
+            self.0.push_front(reason);
+        }
+    }
+
+    /// The reasons other than the last one, a paragraph each.
+    fn others(&self, last: &str) -> String {
+        let last = without_numbers(last);
+        let others = self.0.iter().filter(|reason| without_numbers(reason) != last);
+        others.map(|reason| format!("\nearlier: {reason}")).collect()
+    }
+}
+
+fn without_numbers(text: &str) -> String {
+    text.replace(|character: char| character.is_ascii_digit(), "")
 }
 
 fn interval(waited: Duration) -> Duration {
@@ -69,7 +109,7 @@ mod tests {
 
     use anyhow::{Result, bail, ensure};
 
-    use super::{until, until_within};
+    use super::{MAX_REASONS, Reasons, until, until_within};
 
     #[tokio::test]
     async fn tries_until_it_succeeds() {
@@ -88,5 +128,21 @@ mod tests {
             until_within("water boils", Duration::ZERO, || async { bail!("it is cold") }).await;
         let error = format!("{:#}", never.unwrap_err());
         assert_eq!(error, "waited 0 s until water boils: it is cold");
+    }
+
+    #[test]
+    fn earlier_reasons_are_named_once() {
+        let mut reasons = Reasons::default();
+        for reason in ["no kettle in try 1", "no kettle in try 2", "cold: 20 degrees"] {
+            reasons.add(reason.to_owned());
+        }
+        assert_eq!(
+            reasons.others("cold: 30 degrees"),
+            "\nearlier: no kettle in try 1"
+        );
+        for number in 0..MAX_REASONS {
+            reasons.add("x".repeat(number));
+        }
+        assert_eq!(reasons.others("").lines().count(), MAX_REASONS);
     }
 }

@@ -29,6 +29,7 @@ use crate::{
         rules::RulesArguments,
         scale::ScaleArguments,
         status::StatusArguments,
+        timeline::TimelineArguments,
         upgrade::UpgradeArguments,
         validate::ValidateArguments,
         version::VersionArguments,
@@ -64,6 +65,8 @@ pub enum Command {
     Status(StatusArguments),
     /// Show why nothing happens on control planes: who acts next, since when, and what to do
     Why(WhyArguments),
+    /// Show what happened to a control plane and its Machines, in the order of time, and who did it
+    Timeline(TimelineArguments),
     /// Explain the id at the end of a message: a rule, or a check of status, audit or lint
     Explain(ExplainArguments),
     /// Show what the controller will do to a control plane, and what blocks the first step; or what a change does to a pool
@@ -125,6 +128,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
         &[
             "status",
             "why",
+            "timeline",
             "explain",
             "plan",
             "certificates",
@@ -348,7 +352,7 @@ mod tests {
     }
 
     /// The commands that change nothing in a cluster.
-    const READERS: [&str; 26] = [
+    const READERS: [&str; 27] = [
         "status",
         "why",
         "plan",
@@ -366,6 +370,7 @@ mod tests {
         "leader-migration generate",
         "pool status",
         "lint",
+        "timeline",
         "explain",
         "rules export",
         "webhook status",

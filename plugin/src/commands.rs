@@ -22,6 +22,7 @@ pub mod rollout;
 pub mod rules;
 pub mod scale;
 pub mod status;
+pub mod timeline;
 pub mod upgrade;
 pub mod validate;
 pub mod version;

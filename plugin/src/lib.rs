@@ -61,7 +61,7 @@ use command::{Arguments, Command};
 use commands::{
     audit, bundle, certificates, completion as completion_command, etcd, explain, exporter, generate,
     kubectl, leader_migration, lint, logs, machine, man, node, plan, pool, reconcile, rollout, rules, scale,
-    status, upgrade, validate, version, webhook, why,
+    status, timeline, upgrade, validate, version, webhook, why,
 };
 use kcp_storage::StorageError;
 use session::Session;
@@ -166,6 +166,7 @@ async fn dispatch(command: Command, session: &Session) -> anyhow::Result<Verdict
     match command {
         Command::Status(arguments) => Box::pin(status::run(arguments, session)).await,
         Command::Why(arguments) => Box::pin(why::run(arguments, session)).await,
+        Command::Timeline(arguments) => Box::pin(timeline::run(arguments, session)).await,
         Command::Explain(arguments) => explain::run(&arguments, session),
         Command::Plan(arguments) => plan::run(arguments, session).await,
         Command::Scale(arguments) => Box::pin(scale::run(arguments, session)).await,

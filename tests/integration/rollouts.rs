@@ -14,6 +14,7 @@ use kcp_tests::wait;
 use serde_json::{Value, json};
 
 use crate::roles;
+use crate::schema;
 use crate::shared::with_controllers;
 
 pub(crate) const OLD: &str = "v1.33.6";
@@ -341,7 +342,68 @@ async fn restarts_as_clusterctl_does(subject: &Subject<'_>) -> Result<()> {
             && history.pointer("/rolloutAfter") == Some(&json!(ours)),
         "{history:#}"
     );
-    names_deleted_machines(subject, &history, [&first, &second]).await
+    names_deleted_machines(subject, &history, [&first, &second]).await?;
+    has_a_timeline(subject, [&first, &second, &third]).await
+}
+
+/// The timeline has the creation of the Machine that exists, the Events about the deleted ones, and the rollout that alice started, in
+/// the order of time.
+async fn has_a_timeline(subject: &Subject<'_>, machines: [&Vec<String>; 3]) -> Result<()> {
+    let timeline = subject.document("timeline edge -o json").await?;
+    schema::holds("controlplanetimeline.json", &timeline)?;
+    let entries = timeline
+        .pointer("/entries")
+        .and_then(Value::as_array)
+        .context("no entries")?;
+    let text = |entry: &Value, field: &str| {
+        let text = entry.get(field).and_then(Value::as_str);
+        text.unwrap_or_default().to_owned()
+    };
+    let times: Vec<jiff::Timestamp> = entries
+        .iter()
+        .filter_map(|entry| text(entry, "at").parse().ok())
+        .collect();
+    ensure!(times.len() == entries.len() && times.is_sorted(), "{timeline:#}");
+    let has = |object: &str, what: &str, who: &str| {
+        entries.iter().any(|entry| {
+            text(entry, "object") == object
+                && text(entry, "what").starts_with(what)
+                && text(entry, "who") == who
+        })
+    };
+    let [first, second, third] = machines.map(|names| names.concat());
+    let control_plane = "KubeadmControlPlane/edge";
+    let deleted = |name: &str| format!("Machine/{name} (deleted)");
+    for (object, what, who) in [
+        (control_plane, "created", ""),
+        (
+            control_plane,
+            "last write of a manager that owns spec.rollout",
+            "kubectl-kcp",
+        ),
+        (control_plane, "rollout of all Machines, as requested", ""),
+        (
+            control_plane,
+            "RolloutStarted: rollout started by alice",
+            "kubectl-kcp.dev/kubectl-kcp",
+        ),
+        (&format!("Machine/{third}"), "created", ""),
+        (&deleted(&first), "SuccessfulSetNodeRef", "machine-controller"),
+        (&deleted(&second), "SuccessfulSetNodeRef", "machine-controller"),
+    ] {
+        ensure!(
+            has(object, what, who),
+            "no {what:?} of {object} by {who:?}: {timeline:#}"
+        );
+    }
+    let recent = subject
+        .says("timeline edge --since 1s", 0, "What this list cannot know:")
+        .await?;
+    ensure!(
+        recent.stdout.contains(" Events of namespace ") && !recent.stdout.contains("RolloutStarted"),
+        "{recent}"
+    );
+    Ok(())
 }
 
 /// The Events about deleted Machines name them and say when they joined.

@@ -97,6 +97,11 @@ impl JoinLimit {
     }
 }
 
+/// When the node of a Machine had joined. `None` if the Machine does not record it.
+pub fn joined_at(machine: &Machine) -> Option<Timestamp> {
+    Join::of(machine).map(|join| join.joined)
+}
+
 /// When a Machine was created, and when its node had joined.
 #[derive(Clone, Copy)]
 struct Join {

@@ -8,6 +8,7 @@
 //! - [`bundle`]: the files of a debug bundle, without secrets
 //! - [`component_log`]: the lines of the log of a component
 //! - [`why`]: who acts next on a control plane, since when, and why
+//! - [`timeline`]: what happened to a control plane, in the order of time
 //! - [`verbs`]: one decision for each command that writes
 //! - [`wait`]: whether a change is complete, and what is still missing
 //! - [`rollout_events`]: what Events say about a control plane and its deleted Machines
@@ -81,6 +82,7 @@ pub mod snapshot;
 pub mod staleness;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod timeline;
 pub mod topology;
 pub mod validation;
 pub mod verbs;

@@ -7,6 +7,7 @@
 //! If another client has changed a field since the plugin read the object, and the patch also writes this
 //! field, the write fails with a conflict.
 
+use jiff::Timestamp;
 use kcp_api::{
     Object as _,
     metadata::{ManagedFieldsEntry, decode_with_managed_fields},
@@ -62,6 +63,8 @@ const RENAMED_FIELDS: &[(&[&str], &[&str])] = &[
 const VERSION: &[&str] = &["spec", "version"];
 
 const PAUSED: &[&str] = &["metadata", "annotations", annotation::PAUSED];
+
+const OVERRIDE: &[&str] = &["metadata", "annotations", annotation::OVERRIDE_RULES];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ownership {
@@ -223,6 +226,44 @@ fn patch_of_cluster(fields: &[&[&str]], patch: &Value) -> Option<Value> {
     Some(of_cluster)
 }
 
+/// A field manager that owns fields of a spec, or the annotation that overrides rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldWriter {
+    pub manager: String,
+    /// When the manager last wrote the object. `None` if the API server has recorded no time, as for the subresource `scale`.
+    pub last_write: Option<Timestamp>,
+    pub is_scale: bool,
+    /// The fields directly below the spec of which the manager owns a part, such as `spec.version`, and the annotation.
+    pub fields: Vec<String>,
+}
+
+/// The field managers of an object, from its JSON.
+pub fn field_writers(object: &str) -> Result<Vec<FieldWriter>, DecodeError> {
+    let metadata = decode_with_managed_fields(object)?;
+    let entries = metadata.managed_fields.iter().flatten();
+    let entries = entries.filter(|entry| entry.subresource.as_deref() != Some("status"));
+    let writer = |entry: &ManagedFieldsEntry| {
+        let owned = ManagedFields(entry);
+        let spec = owned.fields().get("f:spec").and_then(Value::as_object);
+        let names = spec.into_iter().flat_map(serde_json::Map::keys);
+        let names = names.filter_map(|key| key.strip_prefix("f:"));
+        let annotation = owned
+            .owns(OVERRIDE)
+            .then(|| format!("annotation {}", annotation::OVERRIDE_RULES));
+        let fields: Vec<String> = names
+            .map(|name| format!("spec.{name}"))
+            .chain(annotation)
+            .collect();
+        (!fields.is_empty()).then(|| FieldWriter {
+            manager: owned.manager().to_owned(),
+            last_write: entry.time.as_ref().map(|time| time.0),
+            is_scale: entry.subresource.as_deref() == Some("scale"),
+            fields,
+        })
+    };
+    Ok(entries.filter_map(writer).collect())
+}
+
 /// The field manager that last wrote the field at `path`. `None` if the field has no owner.
 pub fn last_writer(object: &str, path: &[&str]) -> Option<String> {
     let metadata = decode_with_managed_fields(object).ok()?;
@@ -357,7 +398,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{
-        AppliedField, FieldConflict, Ownership, apply_warnings, last_writer, ownership, topology_refusal,
+        AppliedField, FieldConflict, Ownership, apply_warnings, field_writers, last_writer, ownership,
+        topology_refusal,
     };
 
     /// The `managedFields` of a control plane that a topology controller applies, that a user once created with
@@ -732,6 +774,54 @@ mod tests {
         assert_eq!(
             FieldConflict::between(&checked, &json!({"spec": {"rollout": {}}}).to_string(), &patch),
             FieldConflict::default()
+        );
+    }
+
+    /// The API server writes no time for the subresource `scale`.
+    #[test]
+    fn the_writers_of_a_spec_and_of_overrides_are_listed() {
+        let scale = json!({"manager": "kubectl", "operation": "Update", "subresource": "scale",
+            "fieldsV1": {"f:spec": {"f:replicas": {}}}});
+        let overrides = json!({"manager": "kubectl-annotate", "operation": "Update", "time": "2026-08-21T12:00:00Z",
+            "fieldsV1": {"f:metadata": {"f:annotations": {"f:kubectl-kcp.dev/override-rules": {}}}}});
+        let labels = json!({"manager": "kubectl-label", "operation": "Update", "time": "2026-08-21T12:00:00Z",
+            "fieldsV1": {"f:metadata": {"f:labels": {"f:tier": {}}}}});
+        let mut managed = managed();
+        managed.extend([scale, overrides, labels]);
+        let object = json!({"metadata": {"managedFields": managed}}).to_string();
+        let found: Vec<(String, bool, bool, String)> = field_writers(&object)
+            .expect("decodes")
+            .into_iter()
+            .map(|writer| {
+                let fields = writer.fields.join(", ");
+                (
+                    writer.manager,
+                    writer.last_write.is_some(),
+                    writer.is_scale,
+                    fields,
+                )
+            })
+            .collect();
+        let row = |manager: &str, has_time, is_scale, fields: &str| {
+            (manager.to_owned(), has_time, is_scale, fields.to_owned())
+        };
+        assert_eq!(
+            found,
+            [
+                row(
+                    "kubectl-client-side-apply",
+                    true,
+                    false,
+                    "spec.replicas, spec.version"
+                ),
+                row("kubectl", false, true, "spec.replicas"),
+                row(
+                    "kubectl-annotate",
+                    true,
+                    false,
+                    "annotation kubectl-kcp.dev/override-rules"
+                ),
+            ]
         );
     }
 }

@@ -23,7 +23,7 @@ const RANDOM_LENGTH: usize = 5;
 const MAX_BASE_LENGTH: usize = 63 - RANDOM_LENGTH;
 
 /// The reason of the Event that Cluster API writes once a Machine's node has joined. Its note is the name of the node.
-const JOINED: &str = "SuccessfulSetNodeRef";
+pub const JOINED: &str = "SuccessfulSetNodeRef";
 
 /// An Event as it was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,6 +34,8 @@ pub struct ReportedEvent {
     pub related: Option<EventObject>,
     pub reason: String,
     pub note: String,
+    /// The controller that reported the Event. `None` if the Event does not name one.
+    pub reporter: Option<String>,
     pub is_warning: bool,
     pub first_reported: Timestamp,
     pub last_reported: Timestamp,
@@ -80,6 +82,9 @@ pub struct RolloutEvent {
     pub warning: bool,
     pub reason: String,
     pub note: String,
+    /// The controller that reported the Event. Absent if the Event does not name one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reporter: Option<String>,
 }
 
 /// A Machine that no longer exists, and what its Events say.
@@ -170,6 +175,7 @@ pub fn select(
             warning: event.is_warning,
             reason: event.reason,
             note: event.note,
+            reporter: event.reporter,
         });
     }
     selected
@@ -256,6 +262,7 @@ mod tests {
             related: None,
             reason: reason.to_owned(),
             note: note.to_owned(),
+            reporter: None,
             is_warning: false,
             first_reported: minutes_ago(minutes),
             last_reported: minutes_ago(minutes),

@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use kcp_api::{
-    Cluster, KubeadmControlPlane, KubeadmControlPlaneSpec, Machine, Object as _, Reference,
+    Cluster, KubeadmControlPlane, KubeadmControlPlaneSpec, Machine, Object as _, Reference, Remediation,
     cluster::{Topology, TopologyControlPlane},
     names::label,
 };
@@ -143,6 +143,15 @@ impl Snapshot {
     pub fn is_paused(&self) -> bool {
         let control_plane = &self.control_plane;
         control_plane.is_paused() || control_plane.is_condition_true("Paused") || self.is_cluster_paused()
+    }
+
+    /// The remediation that has deleted a Machine, and has not created its replacement yet. The annotation is outdated if a Machine was
+    /// created after its timestamp.
+    pub fn remediation_in_progress(&self) -> Option<Remediation> {
+        let remediation = self.control_plane.remediation_in_progress()?;
+        let created = self.machines.iter().filter_map(Machine::creation_timestamp);
+        let newest = created.max();
+        (newest.is_none() || newest <= remediation.timestamp).then_some(remediation)
     }
 
     /// The release that predictions follow: the controller's release, or the latest known release if the former is unknown.

@@ -18,6 +18,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("status", &[]),
     ("why edge", &[]),
     ("why -A -l team=a", &[]),
+    ("timeline edge", &[]),
     ("plan edge", &[]),
     ("plan -A", &[]),
     ("scale edge --replicas 3", &[]),

@@ -3,11 +3,13 @@
 use k8s_openapi::api::{core::v1::ObjectReference, events::v1::Event};
 use kcp_api::{
     KubeadmControlPlane, Object as _, PartialObjectMetadata,
-    kind::{EVENT, KUBEADM_CONTROL_PLANE, MACHINE},
+    kind::{CLUSTER, EVENT, KUBEADM_CONTROL_PLANE, MACHINE},
 };
 use kcp_control_plane::{
+    ownership::{FieldWriter, field_writers},
     rollout_events::{EventObject, ExistingMachine, ReportedEvent, RolloutEvents, select},
-    snapshot::Reading,
+    snapshot::{Failure, Reading, Snapshot},
+    timeline::EventReach,
 };
 use serde_json::Value;
 
@@ -21,6 +23,9 @@ const NAMING: [&str; 2] = [
     "/spec/machineNaming/template",
     "/spec/machineNamingStrategy/template",
 ];
+
+/// The maximum number of pages, with 500 Events each, that are counted.
+const MAX_COUNTED_PAGES: usize = 20;
 
 impl Reads<'_> {
     /// Reads the Events about a control plane and its Machines. `object` is the JSON of the control plane.
@@ -36,6 +41,55 @@ impl Reads<'_> {
                 let has_own_names = template.is_some_and(|template| !template.is_empty());
                 Reading::Read(select(control_plane, has_own_names, &machines, events))
             }
+            Err(error) => Reading::Failed(failure::of_kind(&EVENT, &error)),
+        }
+    }
+
+    /// Reads who has written the Cluster of a control plane, if it has a topology.
+    pub async fn read_topology_writers(&self, observed: &Snapshot) -> Reading<Vec<FieldWriter>> {
+        let cluster = observed.cluster.value();
+        let Some(cluster) = cluster.filter(|cluster| cluster.spec.topology.is_some()) else {
+            return Reading::NotYet;
+        };
+        let resource = &self.reader.cluster_resource;
+        let action = Action::new("get", resource)
+            .in_namespace(self.namespace)
+            .with_name(cluster.name());
+        let connection = self.reader.connection;
+        let read = connection.get_text(resource, self.namespace, cluster.name());
+        let read = connection.run_with_limit(self.limit, &action, read).await;
+        match read.map(|object| field_writers(&object)) {
+            Ok(Ok(writers)) => Reading::Read(writers),
+            Ok(Err(error)) => Reading::Failed(Failure {
+                object: format!("{}/{}", CLUSTER.kind, cluster.name()),
+                message: error.to_string(),
+                ..Failure::default()
+            }),
+            Err(error) => Reading::Failed(failure::of_kind(&CLUSTER, &error)),
+        }
+    }
+
+    /// Counts the Events of the namespace, of at most [`MAX_COUNTED_PAGES`] pages.
+    pub async fn read_event_reach(&self) -> Reading<EventReach> {
+        let resource = EVENT.api_resource("v1");
+        let action = Action::new("list", &resource).in_namespace(self.namespace);
+        let connection = self.reader.connection;
+        let count = async {
+            let mut pages = connection.pages(&resource, Some(self.namespace), None);
+            let mut reach = EventReach::default();
+            for _ in 0..MAX_COUNTED_PAGES {
+                let Some(page) = pages.next::<Event>().await? else {
+                    break;
+                };
+                let reported = page.iter().filter_map(times).map(|(_, last)| last);
+                reach.count += page.len();
+                reach.oldest = reported.chain(reach.oldest).min();
+            }
+            reach.has_more = !pages.is_complete();
+            Ok(reach)
+        };
+        match connection.run_with_limit(self.limit, &action, count).await {
+            Ok(reach) => Reading::Read(reach),
             Err(error) => Reading::Failed(failure::of_kind(&EVENT, &error)),
         }
     }
@@ -87,6 +141,10 @@ fn reported(event: Event) -> Option<ReportedEvent> {
         related: event.related.and_then(event_object),
         reason: event.reason.unwrap_or_default(),
         note: failure::one_line(&event.note.unwrap_or_default()),
+        reporter: event
+            .reporting_controller
+            .filter(|reporter| !reporter.is_empty())
+            .or(event.deprecated_source.and_then(|source| source.component)),
         is_warning: event.type_.as_deref() == Some("Warning"),
         first_reported: first,
         last_reported: last,
@@ -103,9 +161,10 @@ fn event_object(object: ObjectReference) -> Option<EventObject> {
 
 #[cfg(test)]
 mod tests {
-    use kcp_control_plane::{rollout_events::RolloutEvents, snapshot::Reading};
+    use kcp_control_plane::{rollout_events::RolloutEvents, snapshot::Reading, timeline::EventReach};
     use serde_json::{Value, json};
 
+    use super::MAX_COUNTED_PAGES;
     use crate::{
         Connection, ReadLimit,
         canned::failure,
@@ -165,6 +224,47 @@ mod tests {
                 .map(|machine| machine.name.as_str())
                 .collect();
             assert_eq!(deleted, expected, "{template}");
+        }
+    }
+
+    #[tokio::test]
+    async fn events_are_counted_up_to_a_limit() {
+        let page = |with_next: bool| {
+            let event = |last: &str| {
+                json!({"metadata": {"name": last, "creationTimestamp": "2026-08-21T06:00:00Z"},
+                "deprecatedFirstTimestamp": "2026-08-21T06:00:00Z", "deprecatedLastTimestamp": last})
+            };
+            let next = if with_next { "more" } else { "" };
+            json!({"metadata": {"continue": next},
+                "items": [event("2026-08-21T11:30:00Z"), event("2026-08-21T11:00:00Z")]})
+        };
+        let all = EventReach {
+            count: 2,
+            has_more: false,
+            oldest: Some("2026-08-21T11:00:00Z".parse().expect("a time")),
+        };
+        let some = EventReach {
+            count: 2 * MAX_COUNTED_PAGES,
+            has_more: true,
+            ..all
+        };
+        for (answer, expected) in [
+            ((200, page(false)), Some(all)),
+            ((200, page(true)), Some(some)),
+            ((200, json!({"items": []})), Some(EventReach::default())),
+            (failure(403, "Forbidden", "no"), None),
+        ] {
+            let connection = Connection::canned(move |_, path| match path {
+                "/apis" => (200, groups()),
+                _ => answer.clone(),
+            });
+            let reader = Reader::discover(&connection).await.expect("discovered");
+            let reads = Reads {
+                reader: &reader,
+                namespace: "d",
+                limit: ReadLimit::per_read(LIMIT),
+            };
+            assert_eq!(reads.read_event_reach().await.value().copied(), expected);
         }
     }
 

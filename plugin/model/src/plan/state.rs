@@ -302,16 +302,6 @@ impl PlanState {
             .control_plane
             .remediation_in_progress()
             .is_some_and(|remediation| remediation.is_malformed);
-        // The annotation is outdated if a Machine was created after its timestamp.
-        let remediation_in_progress = observed
-            .control_plane
-            .remediation_in_progress()
-            .as_ref()
-            .is_some_and(|remediation| {
-                !replicas
-                    .iter()
-                    .any(|replica| replica.created.is_some() && replica.created > remediation.timestamp)
-            });
         Self {
             release: observed.release(),
             members: initial_members(&etcd, &replicas),
@@ -319,7 +309,7 @@ impl PlanState {
             newest_node: NewestNode::new(observed),
             unreachable_leader,
             replicas,
-            has_remediation_in_progress: remediation_in_progress,
+            has_remediation_in_progress: observed.remediation_in_progress().is_some(),
             has_malformed_remediation: malformed_remediation,
             waited_until: None,
             created_count: 0,

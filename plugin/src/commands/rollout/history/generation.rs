@@ -166,6 +166,7 @@ pub(super) mod tests {
             warning: reason.starts_with("Failed"),
             reason: reason.to_owned(),
             note: note.to_owned(),
+            reporter: None,
         };
         let drained = "success draining Machine's node \"node-m0\"";
         RolloutEvents {

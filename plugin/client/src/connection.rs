@@ -17,7 +17,6 @@ use kube::{
 };
 
 use crate::ConnectionFlags;
-use crate::workload::KubeconfigFault;
 use crate::{
     Action, Error,
     clock::{DateRecorder, ServerClock},
@@ -80,14 +79,9 @@ impl Connection {
             Some(namespace) => namespace.clone(),
             None => default_namespace(&config)?,
         };
-        if !kubeconfig::has_scheme(&config) {
+        if let Some(fault) = kubeconfig::fault(&config) {
             return Err(Error::Configuration {
-                cause: KubeconfigFault::Scheme(server).to_string(),
-            });
-        }
-        if !kubeconfig::has_valid_token(&config) {
-            return Err(Error::Configuration {
-                cause: KubeconfigFault::Token.to_string(),
+                cause: fault.to_string(),
             });
         }
         config.headers.push((USER_AGENT, user_agent()));

@@ -15,6 +15,29 @@ use crate::Error;
 /// The name of the only context, cluster and user in the result of [`select`].
 const ONLY_ENTRY: &str = "selected";
 
+/// What is wrong with a kubeconfig. Messages never quote the kubeconfig.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum KubeconfigFault {
+    #[error("larger than 1 MiB")]
+    TooLarge,
+    #[error("not a valid kubeconfig")]
+    Unreadable,
+    /// The kubeconfig refers to something outside itself, such as a local file or program.
+    #[error(
+        "the kubeconfig refers to {0}, which is not allowed; embed certificates, keys and tokens in the kubeconfig"
+    )]
+    Outside(&'static str),
+    #[error("the kubeconfig does not define a usable connection; check its context, cluster and user")]
+    Inconsistent,
+    #[error("the token contains characters that an HTTP header cannot contain, such as a line break")]
+    Token,
+    /// The value is host and port of the server, without credentials.
+    #[error("the address of the server, {0}, has no scheme; write https://{0}")]
+    Scheme(String),
+    #[error("the port of the server is not a number from 1 to 65535")]
+    Port,
+}
+
 /// Reads the kubeconfig: the file that the flag names, or else the merged files of `$KUBECONFIG`, or else `~/.kube/config`.
 /// As in kubectl, skips files that do not exist, except the file that the flag names. `None` if no file exists.
 pub fn load(flag: Option<&Path>, server_given: bool) -> Result<Option<Kubeconfig>, Error> {
@@ -206,15 +229,23 @@ pub(crate) fn skip_system_cas(config: &mut Config) {
     }
 }
 
-/// Whether the address of the server has a scheme. kube panics on an address without one, such as `127.0.0.1:6443`.
-pub fn has_scheme(config: &Config) -> bool {
-    config.cluster_url.scheme().is_some()
-}
-
-/// Whether the token of the user, if there is one, can be the value of an HTTP header. kube panics on other tokens.
-pub fn has_valid_token(config: &Config) -> bool {
+/// What kube does not check: it panics on an address without a scheme, such as `127.0.0.1:6443`, and on a token that cannot be the
+/// value of an HTTP header, and it replaces a port above 65535 with the default one.
+pub fn fault(config: &Config) -> Option<KubeconfigFault> {
+    let address = &config.cluster_url;
+    let authority = address.authority().map_or("", |authority| authority.as_str());
+    let (_, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+    if address.scheme().is_none() {
+        return Some(KubeconfigFault::Scheme(host.to_owned()));
+    }
+    let (_, port) = host.rsplit_once(':').unwrap_or_default();
+    let has_port = !port.is_empty() && !port.ends_with(']');
+    if has_port && address.port_u16().is_none_or(|port| port == 0) {
+        return Some(KubeconfigFault::Port);
+    }
     let token = config.auth_info.token.as_ref();
-    token.is_none_or(|token| HeaderValue::from_str(token.expose_secret()).is_ok())
+    let is_invalid = token.is_some_and(|token| HeaderValue::from_str(token.expose_secret()).is_err());
+    is_invalid.then_some(KubeconfigFault::Token)
 }
 
 #[cfg(test)]

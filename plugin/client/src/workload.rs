@@ -13,8 +13,9 @@ pub mod port_forward;
 pub mod response_limit;
 pub mod serving_certificate;
 
+pub use crate::kubeconfig::KubeconfigFault;
 pub use component::{ComponentError, ComponentResponse, ComponentServer, ComponentTls};
-pub use kubeconfig::{ApiServer, KubeconfigError, KubeconfigFault, api_server, client};
+pub use kubeconfig::{ApiServer, KubeconfigError, api_server, client};
 pub use objects::Objects;
 pub use port_forward::PortForward;
 pub use response_limit::ResponseLimit;

@@ -14,7 +14,7 @@ use crate::ConnectionFlags;
 use crate::workload::{ComponentTls, ServingCertificate, response_limit::limit_responses};
 use crate::{
     ServerClock,
-    kubeconfig::{has_scheme, has_valid_token, select, skip_system_cas},
+    kubeconfig::{KubeconfigFault, fault, select, skip_system_cas},
     proxy::{Environment, proxy_for},
     redact_url,
 };
@@ -29,27 +29,6 @@ pub struct KubeconfigError {
     pub secret: String,
     pub key: String,
     pub fault: KubeconfigFault,
-}
-
-/// What is wrong with a kubeconfig. Messages never quote the kubeconfig.
-#[derive(Debug, Error, PartialEq, Eq)]
-pub enum KubeconfigFault {
-    #[error("larger than 1 MiB")]
-    TooLarge,
-    #[error("not a valid kubeconfig")]
-    Unreadable,
-    /// The kubeconfig refers to something outside itself, such as a local file or program.
-    #[error(
-        "the kubeconfig refers to {0}, which is not allowed; embed certificates, keys and tokens in the kubeconfig"
-    )]
-    Outside(&'static str),
-    #[error("the kubeconfig does not define a usable connection; check its context, cluster and user")]
-    Inconsistent,
-    #[error("the token contains characters that an HTTP header cannot contain, such as a line break")]
-    Token,
-    /// The address of the server is as in the kubeconfig.
-    #[error("the address of the server, {0}, has no scheme; write https://{0}")]
-    Scheme(String),
 }
 
 #[derive(Clone)]
@@ -118,11 +97,8 @@ pub async fn api_server(
     let mut config = Config::from_custom_kubeconfig(selected, &KubeConfigOptions::default())
         .await
         .map_err(|_| inconsistent())?;
-    if !has_scheme(&config) {
-        return Err(error(KubeconfigFault::Scheme(redact_url(&config.cluster_url))));
-    }
-    if !has_valid_token(&config) {
-        return Err(error(KubeconfigFault::Token));
+    if let Some(fault) = fault(&config) {
+        return Err(error(fault));
     }
     config.proxy_url = proxy_url;
     skip_system_cas(&mut config);
@@ -307,11 +283,21 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn rejects_a_server_without_a_scheme() {
-        let text = kubeconfig("", "token: sesame").replace("https://", "");
-        let made = client("n/s", "value", text.as_bytes(), Duration::from_secs(1)).await;
-        let fault = made.err().map(|error| error.fault);
-        assert!(matches!(fault, Some(KubeconfigFault::Scheme(_))), "{fault:?}");
+    async fn rejects_a_server_without_a_scheme_or_with_another_port() {
+        let scheme = Some(KubeconfigFault::Scheme("127.0.0.1:6443".to_owned()));
+        for (server, expected) in [
+            ("127.0.0.1:6443", scheme),
+            ("https://127.0.0.1:99999", Some(KubeconfigFault::Port)),
+            ("https://127.0.0.1:0", Some(KubeconfigFault::Port)),
+            ("https://user:sesame@edge:65536/path", Some(KubeconfigFault::Port)),
+            ("https://[::1]", None),
+            ("https://[::1]:6443", None),
+            ("https://user:sesame@edge", None),
+        ] {
+            let text = kubeconfig("", "token: sesame").replace("https://127.0.0.1:1", server);
+            let made = client("n/s", "value", text.as_bytes(), Duration::from_secs(1)).await;
+            assert_eq!(made.err().map(|error| error.fault), expected, "{server}");
+        }
     }
 
     #[tokio::test]

@@ -3,7 +3,7 @@
 //! These limits keep the server's memory below the limit in the manifests, which a test measures. The largest parts are 64 MiB
 //! for reviews ([`Limits::held_bytes`]), about 35 MiB to decode a review on each of two threads ([`MAX_VALUES`]), 32 MiB for
 //! responses of the API server ([`MAX_BUFFERED_RESPONSE_BYTES`]), about 50 MiB for the caches of five kinds
-//! ([`MAX_CACHED_OBJECTS`] and [`MAX_CACHED_BYTES`] each), 70 KiB for each of 512 connections ([`READ_BUFFER_BYTES`], and TLS),
+//! ([`MAX_CACHED_OBJECTS`] and [`MAX_CACHED_BYTES`] each), 90 KiB for each of 512 connections ([`READ_BUFFER_BYTES`], and TLS),
 //! and 17 MiB for the program.
 
 use std::{

@@ -10,7 +10,7 @@ use rustls::{
     crypto::ring,
     server::{self, NoServerSessionStorage},
 };
-use tokio::{net::TcpStream, sync::Semaphore, task};
+use tokio::{io::BufReader, net::TcpStream, sync::Semaphore, task};
 use tokio_rustls::{LazyConfigAcceptor, server::TlsStream};
 
 pub(crate) use client_ca::{ClientCa, ClientCaError};
@@ -23,6 +23,9 @@ const KEY_EXCHANGES: usize = 1;
 /// The encrypted bytes of a connection that wait until the kernel takes them: one TLS record.
 const TLS_BUFFER_BYTES: usize = 16 * 1024;
 
+/// The encrypted bytes that one read takes from the kernel: a review of the usual size. rustls itself reads at most 4 KiB at a time.
+const TLS_READ_BYTES: usize = 20 * 1024;
+
 /// Accepts TLS connections.
 pub(crate) struct Acceptor {
     config: Arc<ServerConfig>,
@@ -31,7 +34,8 @@ pub(crate) struct Acceptor {
 
 impl Acceptor {
     /// Performs a TLS handshake. The caller must set a time limit.
-    pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+    pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<TlsStream<BufReader<TcpStream>>> {
+        let stream = BufReader::with_capacity(TLS_READ_BYTES, stream);
         // Read the client's hello first, so that a client that sends it slowly does not block the key exchanges of others.
         let hello = LazyConfigAcceptor::new(server::Acceptor::default(), stream).await?;
         // The semaphore is never closed, so this does not fail.

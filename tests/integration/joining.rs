@@ -86,13 +86,13 @@ impl Joining<'_> {
             .await?;
         self.is_denied(&sans(names.clone()), "spec.kubeadmConfigSpec", &second)
             .await?;
-        let provisioned = self.provisioned(&second).await?;
-        let elapsed = Timestamp::now().duration_since(provisioned).as_secs();
+        let created = self.created(&second).await?;
+        let elapsed = Timestamp::now().duration_since(created).as_secs();
         // Cluster API's minimum is 30 s.
         let timeout = SignedDuration::from_secs(elapsed.max(30));
         let noticed = json!({"nodeStartupTimeoutSeconds": (timeout + NOTICE).as_secs()});
         self.cluster.check_health_with(&noticed).await?;
-        let deadline = provisioned + timeout + NOTICE;
+        let deadline = created + timeout + NOTICE;
         let limit = format!(
             "MachineHealthCheck {NAME} marks the Machine as unhealthy at {deadline} (nodeStartupTimeout "
         );
@@ -163,15 +163,12 @@ impl Joining<'_> {
             .await
     }
 
-    /// When the Machine's infrastructure was ready, from which on Cluster API counts `nodeStartupTimeout`.
-    async fn provisioned(&self, machine: &str) -> Result<Timestamp> {
+    /// When the Machine was created. Cluster API counts `nodeStartupTimeout` from then on, because the infrastructure is not ready while
+    /// the stand-in provider holds the Node.
+    async fn created(&self, machine: &str) -> Result<Timestamp> {
         let machines = resources::machines(self.management.client(), NAMESPACE);
-        let object = machines.get(machine).await?.data;
-        let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
-        let mut conditions = conditions.into_iter().flatten();
-        let provisioned = conditions.find(|item| item.get("type") == Some(&json!("InfrastructureReady")));
-        let provisioned = provisioned.and_then(|condition| condition.get("lastTransitionTime")?.as_str());
-        Ok(provisioned.context("it is not provisioned")?.parse()?)
+        let created = machines.get(machine).await?.metadata.creation_timestamp;
+        Ok(created.context("it has no creation time")?.0)
     }
 
     async fn says(&self, arguments: &[&str], code: i32, texts: &[&str]) -> Result<CommandOutput> {

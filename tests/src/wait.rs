@@ -73,11 +73,11 @@ impl Reasons {
         }
     }
 
-    /// The reasons other than the last one, a paragraph each.
+    /// The reasons other than the last one, each on a line of its own.
     fn others(&self, last: &str) -> String {
         let last = without_numbers(last);
         let others = self.0.iter().filter(|reason| without_numbers(reason) != last);
-        others.map(|reason| format!("\nearlier: {reason}")).collect()
+        others.fold(String::new(), |text, reason| text + "\nearlier: " + reason)
     }
 }
 

@@ -1,5 +1,5 @@
-//! The audit log of an API server: writes to the objects that our webhooks review, with the webhooks' annotations; and in
-//! workload clusters, writes of Nodes.
+//! The audit log of an API server: writes to Leases and to the objects that our webhooks review, with the webhooks' annotations;
+//! and in workload clusters, writes of Nodes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// Logs metadata of writes to the kinds that our webhooks review, and nothing else.
+/// Logs metadata of writes to the kinds that our webhooks review and to Leases, and nothing else.
 const RULES: &str = "\
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -20,6 +20,7 @@ rules:
   resources:
   - group: controlplane.cluster.x-k8s.io
   - group: hive.openshift.io
+  - group: coordination.k8s.io
 - level: None
 ";
 

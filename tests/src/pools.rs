@@ -9,6 +9,7 @@
 //! - [`random_run`], `lessee`, [`counts`]: eight lessees, four entries, and faults chosen by a seed
 //! - [`stand_in_hive`], `claim_run`: lessees that claim clusters from a stand-in for Hive
 //! - [`naive`]: leases of scripts without `kubectl kcp`
+//! - [`waiting`]: in which order lessees that wait are served
 
 pub mod claim;
 mod claim_run;
@@ -29,3 +30,4 @@ mod shifted_clock;
 pub mod stand_in_hive;
 pub mod verb;
 pub mod version;
+pub mod waiting;

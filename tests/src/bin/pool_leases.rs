@@ -1,6 +1,8 @@
 //! `pool-leases` measures concurrent `kubectl kcp pool lease` commands, as many as the pool has entries (16, 64, 256 and
-//! 1,024), and 64 naive clients that list the entries and write to the first free one. It adds the result to
-//! `bench.json` in the target folder. Exit code 1: two lessees hold one entry, or a limit is exceeded.
+//! 1,024), and 64 naive clients that list the entries and write to the first free one. Then it measures in which order 16, 64
+//! and 256 lessees get the few entries of a pool. It adds the results to `bench.json` in the target folder. Exit code 1: two
+//! lessees hold one entry, or a limit is exceeded. `pool-leases waiting NUMBER...` measures only the order, of these numbers of
+//! lessees.
 //!
 //! The CPU time of a lease is that of its process, as the kernel counts it. Every lease lists the whole inventory once,
 //! and that list grows with the inventory whatever the client does with it. It is therefore left out: a process of this
@@ -24,6 +26,7 @@ use kcp_tests::kubeconfig;
 use kcp_tests::pools::naive::{NaiveLessee, Precondition};
 use kcp_tests::pools::pool::{POOL, Pool};
 use kcp_tests::pools::server::PoolServer;
+use kcp_tests::pools::waiting;
 use kcp_tests::products;
 use kcp_tests::run::Run;
 use serde::Deserialize;
@@ -33,6 +36,12 @@ use tokio::runtime::Runtime;
 
 /// Concurrent lessees, each for one entry.
 const LESSEES: [usize; 4] = [16, 64, 256, 1024];
+
+/// Lessees that wait for the few entries of a pool.
+const WAITING: [usize; 3] = [16, 64, waiting::LIMITED];
+
+/// The argument with which this program measures only waiting lessees.
+const ONLY_WAITING: &str = "waiting";
 
 /// The number of lessees to which the limits apply. Among few lessees, all choose before the first write, so that a third
 /// of the writes conflict. More lessees saturate the API server.
@@ -114,7 +123,11 @@ fn run() -> Result<Vec<String>> {
     let arguments: Vec<_> = env::args().skip(1).collect();
     let runtime = Runtime::new()?;
     match arguments.as_slice() {
-        [] => runtime.block_on(benchmark()),
+        [] => runtime.block_on(async {
+            let mut exceeded = benchmark().await?;
+            exceeded.extend(benchmark_waiting(&WAITING).await?);
+            Ok(exceeded)
+        }),
         [naive, name, namespace] if naive == NAIVE => {
             runtime.block_on(lease_naively(name, namespace))?;
             Ok(Vec::new())
@@ -123,7 +136,14 @@ fn run() -> Result<Vec<String>> {
             runtime.block_on(list_entries(times.parse()?, namespace))?;
             Ok(Vec::new())
         }
-        _ => anyhow::bail!("usage: pool-leases"),
+        [waiting, numbers @ ..] if waiting == ONLY_WAITING => {
+            let numbers: Vec<usize> = numbers
+                .iter()
+                .map(|number| number.parse())
+                .collect::<Result<_, _>>()?;
+            runtime.block_on(benchmark_waiting(&numbers))
+        }
+        _ => anyhow::bail!("usage: pool-leases [waiting NUMBER...]"),
     }
 }
 
@@ -187,6 +207,31 @@ async fn benchmark() -> Result<Vec<String>> {
     bench_report::add(entry)?;
     run.forget();
     Ok(exceeded_limits(&ours, growth))
+}
+
+/// The limits that the figures of waiting lessees exceed.
+async fn benchmark_waiting(numbers: &[usize]) -> Result<Vec<String>> {
+    let run = Run::begin()?;
+    let measured = async {
+        let server = PoolServer::start(&run).await?;
+        let mut all = Vec::new();
+        for number in numbers {
+            let figures = waiting::measure(&server, *number).await?;
+            eprintln!("{}", figures.json());
+            all.push(figures);
+        }
+        anyhow::Ok(all)
+    };
+    let measured = measured.await;
+    run.ended().await?;
+    let measured = measured?;
+    let figures: Vec<_> = measured.iter().map(waiting::WaitFigures::json).collect();
+    bench_report::add(json!({"name": "waiting-lessees", "ours": figures}))?;
+    run.forget();
+    Ok(measured
+        .iter()
+        .flat_map(waiting::WaitFigures::exceeded_limits)
+        .collect())
 }
 
 async fn measured(run: &Arc<Run>) -> Result<(Vec<Figures>, Figures)> {

@@ -273,7 +273,11 @@ impl Command {
     /// Whether the command handles signals itself. If it does, a signal must not end the program immediately.
     pub(crate) fn handles_signals(&self) -> bool {
         match self {
-            Self::Pool(pool) => matches!(pool.command, PoolCommand::Exec(_)),
+            Self::Pool(pool) => match &pool.command {
+                PoolCommand::Exec(_) => true,
+                PoolCommand::Lease(lease) => lease.is_queued(),
+                _ => false,
+            },
             Self::Etcd(etcd) => matches!(etcd.command, EtcdCommand::Snapshot(_) | EtcdCommand::Restore(_)),
             Self::Validate(_) | Self::Exporter(_) => true,
             _ => false,

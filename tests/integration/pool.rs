@@ -283,7 +283,7 @@ fn a_waiting_lessee_gets_a_released_entry() {
     with_management_cluster(async |management| {
         let hosts = Hosts::create(management, "pool-wait", 1).await;
         assert_eq!(hosts.lease("paris", &[]).await.code, 0);
-        let late = hosts.lease("rome", &["--wait=1s", "-o", "json"]).await;
+        let late = hosts.lease("rome", &["--wait=10s", "-o", "json"]).await;
         assert_eq!(late.code, 1, "{late}");
         assert_eq!(document(&late)["reason"], "timeout");
         assert!(late.stderr.contains("waiting: pool pool-wait/hosts"), "{late}");

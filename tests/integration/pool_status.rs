@@ -50,7 +50,7 @@ fn status_reports_the_holder_of_each_entry() {
                 "since": entry["status"]["conditions"][0]["lastTransitionTime"],
                 "expires": record["deadline"], "leaseId": record["id"], "user": record["user"],
             }],
-            "claims": [], "clusters": [], "waiting": [], "problems": [],
+            "claims": [], "clusters": [], "waiting": [], "queue": [], "problems": [],
         });
         assert_eq!((code, &document), (0, &expected));
 

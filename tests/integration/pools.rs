@@ -5,4 +5,5 @@ mod exec_signals;
 mod fault_proxy;
 mod lessee_role;
 mod naive;
+mod queue;
 mod random_runs;

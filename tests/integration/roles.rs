@@ -51,7 +51,10 @@ pub(crate) fn without(role: &Value, (resource, verb): &Permission) -> Value {
             if other == *resource {
                 verbs.retain(|kept| kept != verb);
             }
-            json!({"apiGroups": rule.get("apiGroups"), "resources": [other], "verbs": verbs})
+            json!({
+                "apiGroups": rule.get("apiGroups"), "resources": [other], "resourceNames": rule.get("resourceNames"),
+                "verbs": verbs,
+            })
         })
     });
     let rules: Vec<Value> = rules

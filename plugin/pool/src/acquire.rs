@@ -1,6 +1,6 @@
 //! Acquires a lease, or a cluster, from a pool.
 //! - [`answer`]: the result of a request
-//! - [`wait`]: tries again until an entry is free
+//! - [`wait`]: tries again until an entry is free; [`turn`]: waits in the queue of the pool
 //! - [`create`]: acquires a lease and creates its cluster without Hive; [`claim`]: gets a cluster from Hive, and
 //!   [`claim_renewal`] keeps it
 
@@ -8,6 +8,7 @@ pub mod answer;
 pub mod claim;
 pub mod claim_renewal;
 pub mod create;
+pub mod turn;
 pub mod wait;
 
 use std::{collections::BTreeSet, time::Duration};
@@ -24,6 +25,7 @@ use crate::{
     lease::{
         LeaseError, Ttl,
         attempt::{Attempt, AttemptOutcome, AttemptRequest, attempt},
+        queue::Place,
         usage::Clusters,
     },
     objects::{ClusterName, Holder, PoolName},
@@ -55,6 +57,18 @@ pub struct LeaseRequest<'w> {
     pub must_be_new: bool,
     pub selection: Selection<'w>,
     pub hive: HiveMode,
+    /// The lessees in the queue that the request may overtake, because they do not take the entries that are free.
+    pub overtaken: &'w [Place],
+}
+
+impl<'w> LeaseRequest<'w> {
+    /// The same request, which may overtake these lessees in the queue.
+    pub const fn overtaking<'o>(self, overtaken: &'o [Place]) -> LeaseRequest<'o>
+    where
+        'w: 'o,
+    {
+        LeaseRequest { overtaken, ..self }
+    }
 }
 
 /// Leases a customization if an entry is free now. Does not wait.
@@ -81,8 +95,11 @@ pub async fn acquire(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<Lea
             Ok(install_config) => install_config,
             Err(refusal) => return Ok(answer(LeaseOutcome::Refused(refusal))),
         };
+    let inventory = pool.inventory().into_iter();
+    let unselected: Vec<&str> = inventory.filter(|name| !names.contains(name)).collect();
     let attempted = AttemptRequest {
         names: &names,
+        unselected: &unselected,
         clusters: &clusters,
         holder,
         ttl: request.ttl,
@@ -91,8 +108,14 @@ pub async fn acquire(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<Lea
         install_config: install_config.as_ref(),
         must_be_new: request.must_be_new,
         only_entry: request.selection.customization,
+        overtaken: request.overtaken,
     };
-    let Attempt { outcome, entries } = Box::pin(attempt(store, attempted)).await?;
+    let Attempt {
+        outcome,
+        entries,
+        others,
+        queue_error,
+    } = Box::pin(attempt(store, attempted)).await?;
     if let Some(deployments) = clusters.cluster_deployments() {
         let capacity = Capacity::count(&pool, deployments.in_pool(holder.pool));
         let findings = InventoryFacts {
@@ -131,6 +154,8 @@ pub async fn acquire(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<Lea
             Clusters::Unknown(error) => Some(error),
         },
         are_patches_unchecked,
+        queue_error,
+        others,
         ..answer(outcome_of(outcome, store.namespace(), holder))
     })
 }

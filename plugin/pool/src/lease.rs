@@ -3,7 +3,7 @@
 //! - [`access`]: the reads and writes of leases
 //! - [`usage`]: finds the clusters that use an entry; [`rule`]: decides when a lease
 //!   changes or ends; no other code decides that
-//! - [`choice`]: decides which entry a holder gets
+//! - [`choice`]: decides which entry a holder gets; [`queue`]: who waits for an entry; [`order`]: whose turn it is
 //! - [`write`]: writes an entry's status, until the result is certain
 //! - [`attempt`]: one attempt to lease an entry; [`renewal`]: renews a lease, once or until it is lost
 //! - [`generated_name`]: generates names of holders, and ids of leases
@@ -12,6 +12,8 @@ pub mod access;
 pub mod attempt;
 pub mod choice;
 pub mod generated_name;
+pub mod order;
+pub mod queue;
 pub mod renewal;
 pub mod rule;
 pub mod usage;

@@ -10,10 +10,16 @@ use kcp_api::{ClusterClaim, ClusterDeployment, metadata::Object as _, names::fin
 use kcp_client::{Error, Written};
 
 use crate::{
-    acquire::claim,
+    acquire::{
+        claim,
+        turn::{LEAVE_TIMEOUT, leave_now},
+    },
     events::{LeaseChange, record_by_name},
     hive::HiveMode,
-    lease::usage::{Clusters, belongs_to_holder},
+    lease::{
+        queue::queue_name,
+        usage::{Clusters, belongs_to_holder},
+    },
     objects::{
         Holder, PoolName,
         claim::ClaimLifetime as _,
@@ -26,11 +32,15 @@ use crate::{
         },
         in_use::UsingCluster,
     },
-    store::{LeaseStore, Store},
+    store::{LeaseStore, ObjectTarget, Store},
 };
 
 /// The maximum number of attempts to free entries, or to change clusters, that other clients change at the same time.
 const MAX_ROUNDS: usize = 8;
+
+/// How often to try to remove the places of all holders from a queue that others change at the same time, before only the own
+/// place is removed.
+const QUEUE_ROUNDS: usize = 2;
 
 /// The pause before the next attempt, after the response to a write is lost.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
@@ -79,7 +89,7 @@ pub async fn release(store: &Store<'_>, request: &ReleaseRequest<'_>) -> Result<
         cluster_list_error: None,
         names_customization_as_pool: false,
     };
-    match request.target {
+    let pool = match request.target {
         ReleaseTarget::Pool(pool) => {
             release.pool = Some(PoolName::new(store.namespace(), pool));
             let holder = Holder {
@@ -89,6 +99,7 @@ pub async fn release(store: &Store<'_>, request: &ReleaseRequest<'_>) -> Result<
             if let Some(claim) = find_claim_of_hive(store, holder, request.hive).await? {
                 return release_claim(store, claim, request, release).await;
             }
+            Some(pool.clone())
         }
         ReleaseTarget::Customization(customization) => {
             let entry = store.get(customization).await?;
@@ -96,7 +107,15 @@ pub async fn release(store: &Store<'_>, request: &ReleaseRequest<'_>) -> Result<
             if release.refusal.is_some() {
                 return Ok(release);
             }
+            entry.and_then(|entry| entry.status.pool().map(str::to_owned))
         }
+    };
+    if let Some(pool) = pool {
+        let holder = Holder {
+            pool: &pool,
+            cluster_deployment: name,
+        };
+        leave_queue(store, holder).await;
     }
     let released = release_entries(store, request).await?;
     let refused = !(released.in_use.is_empty()
@@ -170,6 +189,31 @@ fn still_used(deployments: &ClusterDeployments, released: &[String]) -> Vec<Entr
         })
     });
     of_released.collect()
+}
+
+/// Removes the holder's place from the queue of the pool, so that its next request does not continue at this place. Also removes
+/// the places of all others that hold an entry, so that their releases need no write. Ignores errors, because the place ends
+/// soon.
+async fn leave_queue(store: &Store<'_>, holder: Holder<'_>) {
+    let (target, name) = (ObjectTarget::Queue(store.namespace()), queue_name(holder.pool));
+    let left = async {
+        for _ in 0..QUEUE_ROUNDS {
+            let Ok(queue) = store.queue(holder.pool).await else {
+                return;
+            };
+            if queue.find(holder.cluster_deployment).is_none() {
+                return;
+            }
+            let Ok(entries) = store.list().await else { return };
+            let patch = queue.without_served(holder, &entries);
+            match store.patch_object_once(target, &name, &patch).await {
+                Ok(Written::Changed) => {}
+                _ => return,
+            }
+        }
+        leave_now(store, holder).await;
+    };
+    drop(tokio::time::timeout(LEAVE_TIMEOUT, left).await);
 }
 
 /// Writes Events about the released customizations.

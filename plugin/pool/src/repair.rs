@@ -256,6 +256,7 @@ async fn recreate_cluster(
             labels: None,
         },
         hive: request.hive,
+        overtaken: &[],
     };
     let answer = Box::pin(create(store, lease))
         .await

@@ -9,7 +9,10 @@ use kcp_client::{Error, ServerTime};
 
 use crate::{
     hive::{Hive, HiveMode},
-    lease::usage::{Clusters, Usage},
+    lease::{
+        queue::{QUEUE_LABEL, Queue, queue_name},
+        usage::{Clusters, Usage},
+    },
     objects::{
         cluster_deployment::{ClusterDeployment, ClusterDeployments, CustomizationCopy, Deletion as _},
         entry::Entry,
@@ -29,6 +32,8 @@ pub struct Snapshot {
     pub claims: Vec<ClusterClaim>,
     /// The Leases (`coordination.k8s.io`) in which version 0.1 stored its records.
     pub old_records: Vec<PartialObjectMetadata>,
+    /// The queues of pools.
+    pub queues: Vec<PartialObjectMetadata>,
     pub hive: Hive,
     /// The server's time for all decisions about this snapshot; see [`Clusters::time_of_check`].
     pub now: ServerTime,
@@ -50,6 +55,13 @@ impl Snapshot {
         self.pools
             .iter()
             .filter(move |pool| pool.inventory().contains(&customization))
+    }
+
+    /// The queue of a pool; empty if it could not be read.
+    pub fn queue(&self, pool: &str) -> Queue {
+        let name = queue_name(pool);
+        let found = self.queues.iter().find(|queue| queue.name() == name);
+        found.map_or_else(Queue::default, |found| Queue::new(pool, &found.metadata))
     }
 
     /// The ClusterDeployments of all namespaces; `None` if they could not be listed.
@@ -82,7 +94,16 @@ impl Store<'_> {
     pub async fn snapshot(&self, mode: HiveMode, named: Option<&str>) -> Result<Snapshot, Error> {
         let mut unseen = Vec::new();
         let hive = self.read_hive(mode).await?;
-        let old_records = self.list_old_records().await?;
+        let leases = match self.list_leases().await {
+            Err(error @ Error::Forbidden { .. }) => {
+                unseen.push(format!("the queues of pools are unknown: {error}"));
+                Vec::new()
+            }
+            leases => leases?,
+        };
+        let (queues, old_records) = leases
+            .into_iter()
+            .partition(|lease| lease.label(label::POOL_LEASE) == Some(QUEUE_LABEL));
         let pools = match (self.list_pools(Some(self.namespace()), None).await, named) {
             (Err(error @ Error::Forbidden { .. }), Some(named)) => {
                 unseen.push(error.to_string());
@@ -123,6 +144,7 @@ impl Store<'_> {
             copies,
             claims,
             old_records,
+            queues,
             hive,
             now,
             unread_kinds: unseen,

@@ -17,6 +17,7 @@ use crate::{
         staleness::{PoolVersion, Staleness},
     },
     lease::{
+        queue::Place,
         rule::{DEFAULT_GRACE, Rule},
         usage::Usage,
     },
@@ -52,6 +53,8 @@ pub struct PoolState {
     pub clusters: Vec<ClusterUse>,
     /// The ClusterClaims of the pool, oldest first.
     pub claims: Vec<ClaimUse>,
+    /// The lessees that wait for an entry, in order.
+    pub queue: Vec<Place>,
     /// The findings of `pool repair` about objects other than entries.
     pub leftovers: Vec<LeaseProblem>,
     /// Why the pool cannot create clusters, from the conditions that Hive writes.
@@ -283,6 +286,12 @@ pub fn pool_state(snapshot: &Snapshot, pool: &ClusterPool) -> PoolState {
             .map(|cluster| cluster_use(snapshot, pool, cluster, &freshness))
             .collect(),
         claims: claim_uses(snapshot, pool),
+        queue: snapshot
+            .queue(pool.name())
+            .waiting(pool.name(), &snapshot.entries, snapshot.now)
+            .into_iter()
+            .cloned()
+            .collect(),
         leftovers: found
             .iter()
             .filter(|finding| !matches!(finding.subject, ProblemSubject::Entry { .. }))

@@ -7,7 +7,7 @@ use kcp_api::{
     ClusterClaim, ClusterDeployment, ClusterPool, Kind,
     kind::{NAMESPACE, SECRET},
     metadata::{Object as _, ObjectMeta, PartialObjectMetadata},
-    names::annotation,
+    names::{annotation, label},
 };
 use std::{collections::BTreeMap, time::Duration};
 
@@ -24,7 +24,10 @@ use serde_json::{Value, json};
 pub use crate::lease::access::LeaseStore;
 use crate::{
     hive::{Hive, HiveMode, read_hive},
-    lease::usage::Clusters,
+    lease::{
+        queue::{Queue, queue_name},
+        usage::Clusters,
+    },
     objects::{Holder, claim::lifetime_text, cluster_deployment::ClusterDeployments, entry::Entry},
 };
 
@@ -36,6 +39,8 @@ pub enum ObjectTarget<'m> {
     Secret(&'m str),
     Customization(&'m str),
     ClusterDeployment(&'m str),
+    /// The queue of a pool.
+    Queue(&'m str),
 }
 
 impl<'m> ObjectTarget<'m> {
@@ -50,6 +55,7 @@ impl<'m> ObjectTarget<'m> {
             Self::Secret(namespace) => (&SECRET, Some(namespace)),
             Self::Customization(namespace) => (&CUSTOMIZATION, Some(namespace)),
             Self::ClusterDeployment(namespace) => (&CLUSTER_DEPLOYMENT, Some(namespace)),
+            Self::Queue(namespace) => (&LEASE, Some(namespace)),
         }
     }
 }
@@ -325,18 +331,12 @@ impl<'c> Store<'c> {
         user.filter(|user| !user.is_empty()).map(str::to_owned)
     }
 
-    /// Lists the Leases (`coordination.k8s.io`) in which version 0.1 stored its records.
-    pub async fn list_old_records(&self) -> Result<Vec<PartialObjectMetadata>, Error> {
-        let labelled = format!("{}=true", kcp_api::names::label::POOL_LEASE);
+    /// Lists the queues of pools, and the Leases (`coordination.k8s.io`) in which version 0.1 stored its records.
+    pub async fn list_leases(&self) -> Result<Vec<PartialObjectMetadata>, Error> {
         let resource = LEASE.api_resource("v1");
-        let found = self
-            .connection
-            .list_metadata(&resource, Some(self.namespace()), Some(&labelled));
-        match found.await {
-            // Continue without the permission: old records are only reported.
-            Err(Error::Forbidden { .. }) => Ok(Vec::new()),
-            found => found,
-        }
+        self.connection
+            .list_metadata(&resource, Some(self.namespace()), Some(label::POOL_LEASE))
+            .await
     }
 
     /// Reads a ClusterDeployment; `None` if it does not exist.
@@ -460,6 +460,13 @@ impl LeaseStore for Store<'_> {
             patch,
         )
         .await
+    }
+
+    async fn queue(&self, pool: &str) -> Result<Queue, Error> {
+        let name = queue_name(pool);
+        let found: Option<PartialObjectMetadata> =
+            self.find_at(self.in_pool_namespace(&LEASE, &name)).await?;
+        Ok(found.map_or_else(Queue::default, |found| Queue::new(pool, &found.metadata)))
     }
 
     async fn clusters(&self) -> Result<Clusters, Error> {

@@ -196,6 +196,10 @@ impl Progress for WaitProgress<'_> {
             self.0.stop_spinning();
         }
     }
+
+    fn queued(&self, place: &str) {
+        self.0.spin(place);
+    }
 }
 
 /// Converts a lease error into an error chain that ends with the API server's error, because hints belong to

@@ -24,6 +24,9 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// Commands after `pool`, with the placeholder `USER`.
 const LEASE: &str = "lease hosts --cluster-deployment USER --no-cluster";
+const HOLD: &str = "lease hosts --cluster-deployment USER --no-cluster --customization host-1";
+const WAIT: &str =
+    "lease hosts --cluster-deployment USER-waits --no-cluster --customization host-1 --wait=10s";
 const RENEW: &str = "renew hosts --cluster-deployment USER";
 const RELEASE: &str = "release hosts --cluster-deployment USER";
 const EXEC: &str = "exec hosts -- true";
@@ -49,6 +52,11 @@ fn a_lessee_needs_exactly_the_documented_permissions() {
         let mut hive = StandInHive::new(server.client(), "lessee-role", "hosts", 1);
 
         let cannot = |what: &str| format!("cannot {what}");
+        let without_place = |what: &str| {
+            format!(
+                "without a place in the queue, so lessees that ask later may be served first: cannot {what}"
+            )
+        };
         let entries = "clusterdeploymentcustomizations";
         let mut number = 0;
         for (resource, verb, steps) in [
@@ -104,6 +112,34 @@ fn a_lessee_needs_exactly_the_documented_permissions() {
                 ],
             ),
             (
+                "leases",
+                "get",
+                vec![
+                    (HOLD, 0, cannot("get leases")),
+                    (WAIT, 1, without_place("get leases")),
+                    (RELEASE, 0, String::new()),
+                ],
+            ),
+            (
+                "leases",
+                "create",
+                vec![
+                    (HOLD, 0, String::new()),
+                    (WAIT, 1, without_place("create leases")),
+                    (RELEASE, 0, String::new()),
+                ],
+            ),
+            (
+                "leases",
+                "patch",
+                vec![
+                    (HOLD, 0, String::new()),
+                    (WAIT, 1, without_place("patch leases")),
+                    (RELEASE, 0, String::new()),
+                ],
+            ),
+            ("leases", "list", vec![(STATUS, 0, cannot("list leases"))]),
+            (
                 "clusterclaims",
                 "get",
                 vec![(LEASE_CLAIM, 2, cannot("get clusterclaims"))],
@@ -150,11 +186,14 @@ fn a_lessee_needs_exactly_the_documented_permissions() {
         }
         lessee.with_role("jane", None).await.unwrap();
         let all = async {
+            for command in [LEASE, RENEW, LIST, STATUS, RELEASE, HOLD] {
+                lessee.ends("jane", command, 0, "").await.unwrap();
+            }
+            lessee
+                .ends("jane", WAIT, 1, "1st of 1 in the queue")
+                .await
+                .unwrap();
             for command in [
-                LEASE,
-                RENEW,
-                LIST,
-                STATUS,
                 RELEASE,
                 EXEC,
                 LEASE_CLAIM,
@@ -173,7 +212,7 @@ fn a_lessee_needs_exactly_the_documented_permissions() {
             .iter()
             .map(|claim| claim["metadata"]["name"].as_str().unwrap())
             .collect();
-        assert_eq!(names, ["lessee-10"]);
+        assert_eq!(names, ["lessee-14"]);
     });
 }
 

@@ -30,7 +30,8 @@ pub mod label {
     /// Set by Hive on objects that it creates for a pool; the value is the pool's namespace.
     pub const CLUSTER_POOL_NAMESPACE: &str = "hive.openshift.io/clusterpool-namespace";
 
-    /// A label of objects that were created for a lease: namespaces, Secrets and copies of customizations.
+    /// A label of objects that were created for a lease: namespaces, Secrets and copies of customizations (`true`), and the
+    /// queues of pools (`queue`).
     pub const POOL_LEASE: &str = "kubectl-kcp.dev/pool-lease";
 
     /// On a pod: `skip` or `wait-completed` says how Cluster API drains the pod's Node.
@@ -157,6 +158,8 @@ pub mod annotation {
     /// On a pool: the clusters that are being created. The annotation names them, because lists might not contain their
     /// `ClusterDeployments` yet.
     pub const CLUSTERS_IN_CREATION: &str = "kubectl-kcp.dev/creating";
+    /// The prefix of annotations on the queue of a pool, each the place of a lessee that waits, as JSON.
+    pub const PLACE_PREFIX: &str = "kubectl-kcp.dev/place-";
 }
 
 pub mod finalizer {

@@ -40,6 +40,10 @@ pub struct LeaseResult {
     pub timed_out_after: Option<Duration>,
     /// Why the ClusterDeployments could not be listed. If set, it is unknown which customizations they use.
     pub cluster_list_error: Option<Error>,
+    /// Why the queue could not be read. If set, it is unknown whether other lessees have waited longer.
+    pub queue_error: Option<Error>,
+    /// The entries of the pool's inventory that the request does not accept, and their states for others.
+    pub others: Vec<(String, Availability)>,
     /// Whether the leased customization has patches that this program did not check, because it had no install-config.
     pub are_patches_unchecked: bool,
 }
@@ -92,7 +96,8 @@ impl fmt::Display for LostCluster {
 /// Why the holder gets no lease or cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaseRefusal {
-    /// No entry of the pool's inventory is free. Contains each entry's name and state.
+    /// No entry of the pool's inventory is free, or others have waited longer for the free ones. Contains each entry's name and
+    /// state.
     Exhausted {
         pool: PoolName,
         entries: Vec<(String, Availability)>,
@@ -223,6 +228,8 @@ impl LeaseResult {
             outcome,
             timed_out_after: None,
             cluster_list_error: None,
+            queue_error: None,
+            others: Vec::new(),
             are_patches_unchecked: false,
         }
     }
@@ -476,7 +483,9 @@ fn held_instead(cluster_deployment: &str, held: &str, requested: &str) -> String
 /// 1 missing: c`.
 fn no_free_entry(pool: &PoolName, entries: &[(String, Availability)]) -> String {
     const USED: &str = "used by a cluster without a lease";
-    const TITLES: [&str; 8] = [
+    const AWAITED: &str = "free, but others have waited longer";
+    const TITLES: [&str; 9] = [
+        AWAITED,
         "held",
         USED,
         "broken",
@@ -488,12 +497,17 @@ fn no_free_entry(pool: &PoolName, entries: &[(String, Availability)]) -> String 
     ];
     let title = |availability: &Availability| match availability {
         Availability::Referenced { .. } => USED,
+        Availability::Free => AWAITED,
         availability => availability.participle(),
     };
+    let is_any_awaited = entries
+        .iter()
+        .any(|(_, availability)| *availability == Availability::Free);
     let mut text = format!(
-        "pool {}/{} has no free entry ({} in total): ",
+        "pool {}/{} has no free entry{} ({} in total): ",
         pool.namespace,
         pool.name,
+        if is_any_awaited { " for this request" } else { "" },
         entries.len()
     );
     let mut separator = "";

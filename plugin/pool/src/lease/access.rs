@@ -5,7 +5,10 @@ use std::time::Duration;
 use kcp_client::{Error, ServerTime, Written};
 use serde_json::Value;
 
-use crate::{lease::usage::Clusters, objects::entry::Entry};
+use crate::{
+    lease::{queue::Queue, usage::Clusters},
+    objects::entry::Entry,
+};
 
 /// Reads and writes the entries of one namespace, and reads the clusters of all namespaces.
 #[allow(async_fn_in_trait, reason = "used in this crate, on one thread")]
@@ -21,6 +24,9 @@ pub trait LeaseStore {
 
     /// Lists the ClusterDeployments of all namespaces; `Unknown` if the client is not allowed to list them.
     async fn clusters(&self) -> Result<Clusters, Error>;
+
+    /// Reads the queue of a pool; empty if there is none.
+    async fn queue(&self, pool: &str) -> Result<Queue, Error>;
 
     /// Pauses before the next request.
     async fn pause(&self, delay: Duration) {

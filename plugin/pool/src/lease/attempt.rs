@@ -20,6 +20,8 @@ use crate::{
         access::LeaseStore,
         choice::{Availability, Inventory, InventorySlot, LeaseChoice, RecordUpdate, UnusableReason},
         generated_name::generate_lease_id,
+        order::{ahead, offered},
+        queue::{Place, Queue},
         rule::{DEFAULT_GRACE, Rule},
         usage::{Clusters, Usage, belongs_to_holder, belongs_to_lease, clusters_using, uses},
         write::{WriteResult, write_status},
@@ -39,8 +41,10 @@ const MAX_ROUNDS: usize = 32;
 /// The holder, the pool, and the conditions of one attempt to lease an entry.
 #[derive(Clone, Copy, Debug)]
 pub struct AttemptRequest<'r> {
-    /// The names of the entries in the pool's inventory.
+    /// The names of the entries in the pool's inventory that the request selects.
     pub names: &'r [&'r str],
+    /// The other names in the pool's inventory.
+    pub unselected: &'r [&'r str],
     pub clusters: &'r Clusters,
     pub holder: Holder<'r>,
     /// How long the lease lasts. If `None`, a new lease gets the default, and an existing lease keeps its end.
@@ -54,19 +58,27 @@ pub struct AttemptRequest<'r> {
     pub must_be_new: bool,
     /// The only entry that the request accepts; `None` accepts every entry in `names`.
     pub only_entry: Option<&'r str>,
+    /// The lessees in the queue that the request may overtake.
+    pub overtaken: &'r [Place],
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Attempt {
     pub outcome: AttemptOutcome,
     /// All entries of the namespace, as they were last listed.
     pub entries: Vec<Entry>,
+    /// The entries of the inventory that the request does not accept, because it does not select them or their patches cannot be
+    /// applied, and their states for others.
+    pub others: Vec<(String, Availability)>,
+    /// Why the queue could not be read. The request may then have overtaken lessees that wait.
+    pub queue_error: Option<Error>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttemptOutcome {
     Leased(Box<LeasedEntry>),
-    /// No entry of the inventory is free. Contains each entry's name and state.
+    /// No entry of the inventory is free, or others have waited longer for the free ones. Contains each entry's name and
+    /// state.
     Exhausted(Vec<(String, Availability)>),
     /// The holder must get this entry again, because its cluster or an earlier lease refers to it. But the entry is not
     /// available.
@@ -103,6 +115,8 @@ pub struct LeasedEntry {
 }
 
 pub type PatchProblems = BTreeMap<String, PatchProblem>;
+
+type EntriesByName<'l> = BTreeMap<&'l str, &'l Entry>;
 
 impl AttemptOutcome {
     /// The names of the entries whose patches neither this program nor Hive can apply.
@@ -147,18 +161,46 @@ pub async fn attempt<S: LeaseStore>(store: &S, request: AttemptRequest<'_>) -> R
     let mut patch_problems = PatchProblems::new();
     // The clusters, once this attempt has listed them itself.
     let mut listed: Option<Clusters> = None;
+    let mut queue_error = None;
     for _ in 0..MAX_ROUNDS {
         let request = AttemptRequest {
             clusters: listed.as_ref().unwrap_or(request.clusters),
             ..request
         };
         let entries = store.list().await?;
+        let by_name: EntriesByName<'_> = entries.iter().map(|entry| (entry.name(), entry)).collect();
         let inventory = Inventory {
-            slots: slots(request, &entries, &patch_problems),
+            slots: slots(request, &by_name, &patch_problems),
             clusters: request.clusters,
             rule: rule(store, request.clusters),
         };
-        let round = match inventory.choose(request.holder) {
+        let others = Inventory {
+            slots: other_slots(request, &by_name, &patch_problems),
+            ..inventory
+        };
+        let others = others.availabilities(request.holder);
+        let mut choice = inventory.choose(request.holder);
+        if let LeaseChoice::Free(free) = &mut choice {
+            let queue = match store.queue(request.holder.pool).await {
+                Err(error @ Error::Forbidden { .. }) => {
+                    queue_error = Some(error);
+                    Queue::default()
+                }
+                queue => queue?,
+            };
+            let waiting = queue.waiting(request.holder.pool, &entries, store.now());
+            let mut ahead = ahead(&waiting, request.holder.cluster_deployment);
+            ahead.retain(|place| !request.overtaken.iter().any(|overtaken| place.is_of(overtaken)));
+            let free_others = others
+                .iter()
+                .filter(|(_, availability)| *availability == Availability::Free);
+            let free_others: Vec<_> = free_others.filter_map(|(slot, _)| slot.entry).collect();
+            *free = offered(free, &free_others, &ahead);
+            if free.is_empty() {
+                choice = inventory.exhausted(request.holder);
+            }
+        }
+        let round = match choice {
             LeaseChoice::Held(held) if request.must_be_new => {
                 RoundOutcome::Ended(AttemptOutcome::AlreadyHeld {
                     customization: held.name().to_owned(),
@@ -187,15 +229,21 @@ pub async fn attempt<S: LeaseStore>(store: &S, request: AttemptRequest<'_>) -> R
                     let patch = entry.lease(&pool, &record, store.now().latest);
                     store.write_status(entry.name(), &patch).await?;
                 }
-                let availabilities = availabilities.into_iter();
-                let availabilities =
-                    availabilities.map(|(name, availability)| (name.to_owned(), availability));
-                RoundOutcome::Ended(AttemptOutcome::Exhausted(availabilities.collect()))
+                RoundOutcome::Ended(AttemptOutcome::Exhausted(owned(availabilities)))
             }
+            LeaseChoice::Own(own) => try_entries(store, &[own], request, &mut patch_problems).await?,
             LeaseChoice::Free(free) => try_entries(store, &free, request, &mut patch_problems).await?,
         };
         match round {
-            RoundOutcome::Ended(outcome) => return Ok(Attempt { outcome, entries }),
+            RoundOutcome::Ended(outcome) => {
+                let others = others.into_iter();
+                return Ok(Attempt {
+                    outcome,
+                    others: owned(others.map(|(slot, availability)| (slot.name, availability))),
+                    entries,
+                    queue_error,
+                });
+            }
             RoundOutcome::ListAgain => {}
             RoundOutcome::Withdrawn(clusters) => listed = Some(clusters),
         }
@@ -208,6 +256,11 @@ pub async fn attempt<S: LeaseStore>(store: &S, request: AttemptRequest<'_>) -> R
         attempts: MAX_ROUNDS,
     }
     .into())
+}
+
+fn owned<'n>(states: impl IntoIterator<Item = (&'n str, Availability)>) -> Vec<(String, Availability)> {
+    let states = states.into_iter();
+    states.map(|(name, state)| (name.to_owned(), state)).collect()
 }
 
 fn rule(store: &impl LeaseStore, clusters: &Clusters) -> Rule {
@@ -465,18 +518,11 @@ async fn withdraw(
 /// them.
 fn slots<'l>(
     request: AttemptRequest<'l>,
-    entries: &'l [Entry],
+    by_name: &EntriesByName<'l>,
     patch_problems: &PatchProblems,
 ) -> Vec<InventorySlot<'l>> {
     let holder = request.holder;
-    let by_name: BTreeMap<_, _> = entries.iter().map(|entry| (entry.name(), entry)).collect();
     let named: BTreeSet<&str> = request.names.iter().copied().collect();
-    let slot = |name: &'l str, is_in_inventory| InventorySlot {
-        name,
-        is_in_inventory,
-        entry: by_name.get(name).copied(),
-        patch_problem: patch_problems.get(name).cloned(),
-    };
     let is_of_holder = |entry: &&Entry| {
         let deployments = request.clusters.cluster_deployments();
         let is_used = deployments.is_some_and(|deployments| {
@@ -485,11 +531,37 @@ fn slots<'l>(
         });
         !named.contains(entry.name()) && (entry.refers_to(holder) || is_used)
     };
-    let unnamed = entries.iter().filter(is_of_holder);
-    let inventory = request.names.iter().map(|name| slot(name, true));
-    inventory
-        .chain(unnamed.map(|entry| slot(entry.name(), false)))
-        .collect()
+    let unnamed = by_name.values().copied().filter(is_of_holder);
+    let inventory = request.names.iter().map(|name| InventorySlot {
+        patch_problem: patch_problems.get(*name).cloned(),
+        ..slot(by_name, name)
+    });
+    let unnamed = unnamed.map(|entry| InventorySlot {
+        is_in_inventory: false,
+        ..slot(by_name, entry.name())
+    });
+    inventory.chain(unnamed).collect()
+}
+
+/// The entries of the inventory that the request does not accept, as others see them.
+fn other_slots<'l>(
+    request: AttemptRequest<'l>,
+    by_name: &EntriesByName<'l>,
+    patch_problems: &PatchProblems,
+) -> Vec<InventorySlot<'l>> {
+    let is_unfit = |name: &&&str| patch_problems.contains_key(**name);
+    let unfit = request.names.iter().filter(is_unfit);
+    let names = request.unselected.iter().chain(unfit);
+    names.map(|name| slot(by_name, name)).collect()
+}
+
+fn slot<'l>(by_name: &EntriesByName<'l>, name: &'l str) -> InventorySlot<'l> {
+    InventorySlot {
+        name,
+        is_in_inventory: true,
+        entry: by_name.get(name).copied(),
+        patch_problem: None,
+    }
 }
 
 #[cfg(test)]

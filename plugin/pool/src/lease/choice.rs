@@ -95,6 +95,8 @@ pub enum LeaseChoice<'l> {
     Held(&'l Entry),
     /// The holder gets one of these free entries, which are tried in this order. The list is never empty.
     Free(Vec<&'l Entry>),
+    /// The holder gets this free entry, which no other holder can get, because its ClusterDeployment uses it.
+    Own(&'l Entry),
     /// The holder must get this entry again, because its ClusterDeployment or an earlier lease refers to it. But the entry
     /// is not available, so the holder gets none.
     BoundButUnavailable {
@@ -137,11 +139,7 @@ impl<'l> Inventory<'l> {
     /// Decides which entry the holder gets. An entry that the holder already holds comes first, so that a repeated request
     /// never leases a second entry.
     pub fn choose(&self, holder: Holder<'_>) -> LeaseChoice<'l> {
-        let availabilities: Vec<_> = self
-            .slots
-            .iter()
-            .map(|slot| (slot, self.availability(slot, holder)))
-            .collect();
+        let availabilities = self.availabilities(holder);
         let is_bound = |slot: &InventorySlot<'_>| {
             slot.entry
                 .is_some_and(|entry| self.own_user(entry, holder).is_some())
@@ -149,7 +147,7 @@ impl<'l> Inventory<'l> {
         if let Some((slot, availability)) = availabilities.iter().find(|(slot, _)| is_bound(slot)) {
             return match (availability, slot.entry) {
                 (Availability::Ours, Some(entry)) => LeaseChoice::Held(entry),
-                (Availability::Free, Some(entry)) => LeaseChoice::Free(vec![entry]),
+                (Availability::Free, Some(entry)) => LeaseChoice::Own(entry),
                 _ => bound(slot, availability),
             };
         }
@@ -171,14 +169,27 @@ impl<'l> Inventory<'l> {
             free.sort_by(|a, b| self.order(a, b, holder));
             return LeaseChoice::Free(free);
         }
+        self.exhausted(holder)
+    }
+
+    /// The choice if the holder gets none of the entries, even of free ones.
+    pub fn exhausted(&self, holder: Holder<'_>) -> LeaseChoice<'l> {
         LeaseChoice::Exhausted {
             record_updates: self.record_updates(),
-            availabilities: availabilities
+            availabilities: self
+                .availabilities(holder)
                 .into_iter()
                 .filter(|(slot, _)| slot.is_in_inventory)
                 .map(|(slot, availability)| (slot.name, availability))
                 .collect(),
         }
+    }
+
+    pub fn availabilities(&self, holder: Holder<'_>) -> Vec<(&InventorySlot<'l>, Availability)> {
+        let slots = self.slots.iter();
+        slots
+            .map(|slot| (slot, self.availability(slot, holder)))
+            .collect()
     }
 
     /// Whether the holder can lease the entry. A new lease requires an entry that the inventory lists, and that is
@@ -287,7 +298,8 @@ impl<'l> Inventory<'l> {
         let key = |entry: &Entry| {
             let is_taken = entry.status.reservation() != Reservation::Free;
             let last = entry.last_result(self.rule.now.latest);
-            (is_taken, last, tie_break_hash(holder, entry.name()))
+            let words = [holder.pool, holder.cluster_deployment, entry.name()];
+            (is_taken, last, stable_hash(&words))
         };
         key(a).cmp(&key(b)).then_with(|| a.name().cmp(b.name()))
     }
@@ -300,12 +312,15 @@ fn bound<'l>(slot: &InventorySlot<'l>, availability: &Availability) -> LeaseChoi
     }
 }
 
-/// A hash of a holder and an entry, which orders equal entries: FNV-1a over both, followed by the last step of
-/// `SplitMix64`. With FNV alone, names that differ in their last letter have almost the same order for every holder.
-fn tie_break_hash(holder: Holder<'_>, entry: &str) -> u64 {
-    let bytes = [holder.pool, "\0", holder.cluster_deployment, "\0", entry]
-        .into_iter()
-        .flat_map(str::bytes);
+/// A hash of some words, which orders equal entries and is the same in all versions: FNV-1a over the words and the separators
+/// between them, followed by the last step of `SplitMix64`. With FNV alone, names that differ in their last letter have almost
+/// the same order for every holder.
+pub(super) fn stable_hash(words: &[&str]) -> u64 {
+    let separated = words.iter().enumerate().flat_map(|(index, word)| {
+        let separator = if index == 0 { "" } else { "\0" };
+        [separator, word]
+    });
+    let bytes = separated.flat_map(str::bytes);
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });

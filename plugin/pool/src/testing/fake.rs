@@ -12,7 +12,7 @@ use kcp_client::{Action, Error, ServerTime, Written};
 use serde_json::{Value, json};
 
 use crate::{
-    lease::usage::Clusters,
+    lease::{queue::Queue, usage::Clusters},
     objects::{
         cluster_deployment::ClusterDeployments,
         entry::{Entry, Reservation},
@@ -62,6 +62,8 @@ pub struct Fake {
     /// The clock advances while a client pauses.
     paused: Cell<Duration>,
     is_time_uncertain: Cell<bool>,
+    /// The metadata of the pool's queue.
+    pub queue: RefCell<Value>,
     /// The seed of the order of events among tasks.
     random: Cell<u64>,
     /// The names of the written entries, in the order of the writes.
@@ -358,6 +360,17 @@ impl LeaseStore for Fake {
         };
         self.let_others_go_first().await;
         Ok(written)
+    }
+
+    async fn queue(&self, pool: &str) -> Result<Queue, Error> {
+        self.before_request().await;
+        self.answered()?;
+        let queue = self.queue.borrow();
+        Ok(if queue.is_null() {
+            Queue::default()
+        } else {
+            Queue::new(pool, &read(&queue))
+        })
     }
 
     async fn pause(&self, delay: Duration) {

@@ -1,12 +1,17 @@
 //! The objects of a namespace in JSON.
 
+use std::time::Duration;
+
 use kcp_api::ClusterPool;
 use kcp_client::ServerTime;
 use serde_json::{Value, json};
 
 use crate::{
     hive::{Hive, Presence},
-    lease::usage::Clusters,
+    lease::{
+        queue::{Place, Queue, queue_name},
+        usage::Clusters,
+    },
     objects::{
         ClusterName,
         cluster_deployment::ClusterDeployments,
@@ -31,6 +36,7 @@ pub struct Objects {
     pub copies: Vec<Value>,
     pub claims: Vec<Value>,
     pub old_records: Vec<Value>,
+    pub queues: Vec<Value>,
 }
 
 /// Decodes an object.
@@ -66,6 +72,7 @@ impl Objects {
             copies: self.copies.iter().map(read).collect(),
             claims: self.claims.iter().map(read).collect(),
             old_records: self.old_records.iter().map(read).collect(),
+            queues: self.queues.iter().map(read).collect(),
             hive: Hive {
                 config: Presence::Absent,
                 ..Hive::UNKNOWN
@@ -138,6 +145,26 @@ pub fn in_use(holder: &str, deadline: &str, uid: &str) -> LeaseRecord {
         state: LeaseState::InUse { uid: uid.to_owned() },
         ..lease(holder, Some(deadline))
     }
+}
+
+/// The queue of pool `pool`, in which these lessees wait since these times.
+pub fn queue(lessees: &[(&str, &str)]) -> Value {
+    let now = NOW.parse().unwrap();
+    let now = ServerTime {
+        earliest: now,
+        latest: now,
+        is_certain: true,
+    };
+    let place = |(holder, since): &(&str, &str)| Place {
+        since: since.parse().unwrap(),
+        holder: (*holder).to_owned(),
+        until: now.latest + Duration::from_secs(90),
+        entries: None,
+    };
+    let places = lessees.iter().map(place);
+    let annotations = places.flat_map(|place| Queue::default().annotations_with("pool", &place, now));
+    let annotations: serde_json::Map<_, _> = annotations.collect();
+    json!({"metadata": {"name": queue_name("pool"), "annotations": annotations}})
 }
 
 /// The object with another name.

@@ -6,7 +6,7 @@ use crate::{
     objects::record::{LeaseRecord, LeaseState},
     status::{PoolState, pool_state},
     testing::objects::{
-        JUST_NOW, LONG_AGO, Objects, cluster, entry, in_use, lease, leased, named, pool_object,
+        JUST_NOW, LONG_AGO, Objects, cluster, entry, in_use, lease, leased, named, pool_object, queue,
     },
 };
 
@@ -79,6 +79,12 @@ pub fn busy() -> Objects {
             made_from(VERSION, cluster("kyiv", "pool", None), false),
             made_from(VERSION, cluster("lima", "pool", Some("host-9")), true),
         ],
+        // Paris holds an entry, so it does not wait.
+        queues: vec![queue(&[
+            ("quito", JUST_NOW),
+            ("paris", LONG_AGO),
+            ("dakar", LONG_AGO),
+        ])],
         ..Objects::default()
     }
 }

@@ -17,10 +17,12 @@ use kcp_pool::{
     acquire::{
         LeaseRequest, Selection, acquire,
         answer::{LeaseOutcome, LeaseResult},
+        turn::QueuedLessee,
         wait::{Timeout, WaitLimit, wait_for},
     },
     lease::{
         LeaseError, Ttl, generated_name,
+        queue::Place,
         renewal::{Heartbeat, LeaseName, RenewedLease},
     },
     objects::{Holder, record::LeaseRecord},
@@ -41,6 +43,7 @@ use crate::{
         lease::{
             ClaimArguments, HolderArguments,
             document::{PoolLease, install_config},
+            possible_lease,
         },
         parse_wait,
         release::PoolRelease,
@@ -73,8 +76,8 @@ pub struct ExecArguments {
     #[arg(long, value_name = "DURATION", value_parser = parse_ttl, default_value = "15m")]
     pub ttl: Duration,
 
-    /// Wait until a customization is free or, with --claim, until Hive has assigned a cluster, for at most the given
-    /// duration; without a duration, for ever [default with --claim: 1h]
+    /// Wait in the queue of the pool until a customization is free or, with --claim, until Hive has assigned a cluster, for at
+    /// most the given duration; without a duration, for ever [default with --claim: 1h]
     #[arg(long, value_name = "DURATION", value_parser = parse_wait)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub wait: Option<WaitLimit>,
@@ -160,7 +163,8 @@ async fn run_with_lease(arguments: &ExecArguments, session: &Session) -> anyhow:
     };
     // Before this line, a signal ends the process. This is safe, because the process holds no lease yet.
     let has_terminal = io::stdin().is_terminal();
-    let mut signals = Signals::listen(has_terminal)?;
+    let listen = || Signals::listen(has_terminal);
+    let (mut signals, mut second_signal) = (listen()?, listen()?);
     let holder = Holder {
         pool: &arguments.pool,
         cluster_deployment: &name,
@@ -178,22 +182,24 @@ async fn run_with_lease(arguments: &ExecArguments, session: &Session) -> anyhow:
             labels: arguments.selector.as_deref(),
         },
         hive: arguments.hive.into(),
+        overtaken: &[],
     };
-    let attempt = async || acquire(&store, request).await;
-    let waited = match arguments.wait {
-        None => attempt().await.map(Ok),
-        Some(limit) => {
-            let timeout = Timeout {
-                started_at: Timestamp::now(),
-                limit,
-            };
-            wait_for(
-                attempt,
-                timeout,
-                signals.wait_for_end_signal(),
-                &WaitProgress(terminal),
-            )
-            .await
+    let attempt = async |overtaken: Vec<Place>| acquire(&store, request.overtaking(&overtaken)).await;
+    let started_at = Timestamp::now();
+    let waited = async {
+        let Some(limit) = arguments.wait else {
+            return attempt(Vec::new()).await.map(Ok);
+        };
+        let turn = QueuedLessee::new(&store, request, is_name_given);
+        let (timeout, stop) = (Timeout { started_at, limit }, signals.wait_for_end_signal());
+        wait_for(attempt, turn, timeout, stop, &WaitProgress(terminal)).await
+    };
+    let waited = tokio::select! {
+        biased;
+        waited = waited => waited,
+        signal = second_signal.wait_for_second_end_signal() => {
+            terminal.note(&possible_lease(holder, &connection.namespace));
+            Ok(Err(signal))
         }
     };
     // With a generated name, also release a lease whose write got no response, because no other process can hold it.

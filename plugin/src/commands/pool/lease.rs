@@ -2,7 +2,7 @@
 
 pub(crate) mod document;
 
-use std::{convert::Infallible, future::pending, time::Duration};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{ArgGroup, Args};
@@ -10,15 +10,17 @@ use jiff::Timestamp;
 use kcp_pool::{
     acquire::{
         LeaseRequest, Selection, acquire,
-        answer::LeaseOutcome,
+        answer::{LeaseOutcome, LeaseResult},
         claim::{ClaimRequest, DEFAULT_WAIT, claim, read_kubeconfig},
         create::create,
+        turn::QueuedLessee,
         wait::{Timeout, WaitLimit, wait_for},
     },
     install_config::InstallConfig,
     lease::{
         Ttl,
         generated_name::{self, generate_lease_id},
+        queue::Place,
     },
     objects::{ClusterName, Holder},
     store::Store,
@@ -35,6 +37,7 @@ use crate::{
     document::Versioned,
     output::{CommandFormat, OutputArguments, OutputFormat, OutputFormats, Report, print},
     session::Session,
+    signal::EndSignal,
     terminal::table::Layout,
     verdict::Verdict,
 };
@@ -76,8 +79,8 @@ pub struct LeaseArguments {
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     pub selector: Option<String>,
 
-    /// Wait until a customization is free or, with --claim, until Hive has assigned a cluster, for at most the given
-    /// duration; without a duration, for ever [default with --claim: 1h]
+    /// Wait in the queue of the pool until a customization is free or, with --claim, until Hive has assigned a cluster, for at
+    /// most the given duration; without a duration, for ever [default with --claim: 1h]
     #[arg(long, value_name = "DURATION", value_parser = parse_wait)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub wait: Option<WaitLimit>,
@@ -167,6 +170,13 @@ impl HolderArguments {
     }
 }
 
+impl LeaseArguments {
+    /// Whether the command waits in the queue of the pool, which it leaves if it is interrupted.
+    pub(crate) const fn is_queued(&self) -> bool {
+        self.wait.is_some() && !self.claim.claim
+    }
+}
+
 /// Runs `pool lease`.
 pub(crate) async fn run(arguments: LeaseArguments, session: &Session) -> anyhow::Result<Verdict> {
     let connection = session.connect().await?;
@@ -181,6 +191,10 @@ pub(crate) async fn run(arguments: LeaseArguments, session: &Session) -> anyhow:
     };
     let namespace = &connection.namespace;
     let id = generate_lease_id();
+    let holder = Holder {
+        pool: &arguments.pool,
+        cluster_deployment: &cluster_deployment,
+    };
     session.terminal.set_interrupt_note(if arguments.claim.claim {
         format!(
             "interrupted: a ClusterClaim may have been created; delete it with: kubectl kcp pool release {} \
@@ -188,16 +202,8 @@ pub(crate) async fn run(arguments: LeaseArguments, session: &Session) -> anyhow:
             arguments.pool
         )
     } else {
-        format!(
-            "interrupted: a lease may have been acquired; release it with: kubectl kcp pool release {} \
-             --cluster-deployment {cluster_deployment} -n {namespace}",
-            arguments.pool
-        )
+        format!("interrupted: {}", possible_lease(holder, namespace))
     });
-    let holder = Holder {
-        pool: &arguments.pool,
-        cluster_deployment: &cluster_deployment,
-    };
     // As in Hive, a cluster's namespace has the cluster's name.
     let cluster = ClusterName::new(&cluster_deployment, &cluster_deployment);
     let request = LeaseRequest {
@@ -211,6 +217,7 @@ pub(crate) async fn run(arguments: LeaseArguments, session: &Session) -> anyhow:
             labels: arguments.selector.as_deref(),
         },
         hive: arguments.hive.into(),
+        overtaken: &[],
     };
     let timeout = |limit| Timeout {
         started_at: Timestamp::now(),
@@ -234,9 +241,12 @@ pub(crate) async fn run(arguments: LeaseArguments, session: &Session) -> anyhow:
     } else if arguments.create {
         create(&store, request).await.map_err(reported)?
     } else if let Some(limit) = arguments.wait {
-        let attempt = async || acquire(&store, request).await;
-        let waited = wait_for(attempt, timeout(limit), pending::<Infallible>(), &progress);
-        let Ok(answer) = waited.await.map_err(reported)?;
+        let is_name_given = arguments.holder.cluster_deployment.is_some();
+        let turn = QueuedLessee::new(&store, request, is_name_given);
+        let Some(answer) = wait_in_queue(&store, request, turn, timeout(limit), &progress).await? else {
+            session.terminal.print_interrupt_note();
+            return Ok(Verdict::Interrupted);
+        };
         answer
     } else {
         acquire(&store, request).await.map_err(reported)?
@@ -259,6 +269,33 @@ pub(crate) async fn run(arguments: LeaseArguments, session: &Session) -> anyhow:
     }
     print(&result, &arguments.output, &session.terminal)?;
     Ok(verdict(result.lease.refusal(), &session.terminal))
+}
+
+/// What an interrupted command may have left, and how to remove it.
+pub(super) fn possible_lease(holder: Holder<'_>, namespace: &str) -> String {
+    format!(
+        "a lease may have been acquired; release it with: kubectl kcp pool release {} --cluster-deployment {} -n {namespace}",
+        holder.pool, holder.cluster_deployment
+    )
+}
+
+/// Waits until an entry is free. `None` if a signal ends the wait.
+async fn wait_in_queue(
+    store: &Store<'_>,
+    request: LeaseRequest<'_>,
+    turn: QueuedLessee<'_>,
+    timeout: Timeout,
+    progress: &WaitProgress<'_>,
+) -> anyhow::Result<Option<LeaseResult>> {
+    let attempt = async |overtaken: Vec<Place>| acquire(store, request.overtaking(&overtaken)).await;
+    let listen = || EndSignal::listen().context("cannot receive signals");
+    let (mut first, mut second) = (listen()?, listen()?);
+    let waited = wait_for(attempt, turn, timeout, first.wait(), progress);
+    tokio::select! {
+        biased;
+        waited = waited => Ok(waited.map_err(reported)?.ok()),
+        () = second.wait_for_second() => Ok(None),
+    }
 }
 
 /// The result of `pool lease`, with the files that `-o` can print instead of the JSON document.

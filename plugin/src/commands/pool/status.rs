@@ -251,6 +251,11 @@ fn pool_changes(old: &PoolState, new: &PoolState) -> Vec<String> {
         Some(new.waiting_claims().count().to_string()),
     );
     report(
+        "lessees waiting".to_owned(),
+        Some(old.queue.len().to_string()),
+        Some(new.queue.len().to_string()),
+    );
+    report(
         "problems".to_owned(),
         Some(old.problems().len().to_string()),
         Some(new.problems().len().to_string()),

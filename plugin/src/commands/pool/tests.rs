@@ -32,7 +32,7 @@ fn connection(entry_status: &Value, deployments: &(u16, Value)) -> Connection {
         if path.starts_with("/apis/authentication.k8s.io/") {
             return (201, json!({"status": {"userInfo": {"username": "ci"}}}));
         }
-        if path.starts_with("/apis/apps/") {
+        if path.starts_with("/apis/apps/") || path.starts_with("/apis/coordination.k8s.io/") {
             return not_found();
         }
         let path = path.strip_prefix(PATH).unwrap();
@@ -99,6 +99,7 @@ fn lease(deployments: &(u16, Value)) -> Value {
             must_be_new: false,
             selection: Selection::default(),
             hive: HiveMode::Auto,
+            overtaken: &[],
         };
         let answer = acquire(&store, request).await.unwrap();
         serde_json::to_value(Versioned(PoolLease::new(&answer))).unwrap()

@@ -3,12 +3,16 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::{Attempt, AttemptOutcome, AttemptRequest, attempt};
 use crate::{
     install_config::InstallConfig,
-    lease::{LeaseError, Ttl, choice::Availability},
+    lease::{
+        LeaseError, Ttl,
+        choice::Availability,
+        queue::{EntrySet, Place, Queue},
+    },
     objects::{ClusterName, Holder, record::LeaseState},
     store::LeaseStore as _,
     testing::{
@@ -37,6 +41,7 @@ async fn leased_by(
     let cluster = ClusterName::new(name, name);
     let mut request = AttemptRequest {
         names,
+        unselected: &[],
         clusters: &clusters,
         holder: Holder {
             pool: "pool",
@@ -48,6 +53,7 @@ async fn leased_by(
         install_config: None,
         must_be_new: false,
         only_entry: None,
+        overtaken: &[],
     };
     change(&mut request);
     attempt(fake, request).await
@@ -136,6 +142,7 @@ fn a_list_of_clusters_from_before_the_end_of_a_lease_frees_nothing() {
             let cluster = ClusterName::new("us", "us");
             let request = AttemptRequest {
                 names: &["a"],
+                unselected: &[],
                 clusters: &clusters,
                 holder: Holder {
                     pool: "pool",
@@ -147,6 +154,7 @@ fn a_list_of_clusters_from_before_the_end_of_a_lease_frees_nothing() {
                 install_config: None,
                 must_be_new: false,
                 only_entry: None,
+                overtaken: &[],
             };
             attempt(&fake, request).await.unwrap()
         });
@@ -367,6 +375,7 @@ fn a_broken_entry_is_skipped_and_reported() {
         let clusters = fake.clusters().await.unwrap();
         let request = AttemptRequest {
             names: &["a"],
+            unselected: &[],
             clusters: &clusters,
             holder: Holder {
                 pool: "pool",
@@ -378,6 +387,7 @@ fn a_broken_entry_is_skipped_and_reported() {
             install_config: Some(&install_config),
             must_be_new: false,
             only_entry: None,
+            overtaken: &[],
         };
         attempt(&fake, request).await.unwrap().outcome
     });
@@ -415,4 +425,137 @@ proptest! {
             prop_assert_eq!(fake.held_by(lessee), entry.iter().cloned().collect::<Vec<_>>());
         }
     }
+}
+
+/// A lessee that waits, and the only entries that it accepts; `None` for any.
+type Lessee = (&'static str, Option<&'static [&'static str]>);
+
+fn of_any(holder: &'static str) -> Lessee {
+    (holder, None)
+}
+
+fn of_some(holder: &'static str, entries: &'static [&'static str]) -> Lessee {
+    (holder, Some(entries))
+}
+
+/// The request selects all entries.
+const ALL: [&[&str]; 2] = [&NAMES, &[]];
+
+/// The outcome for `us` if these lessees wait: the entry, or how many are free for others.
+fn outcome_in_queue(
+    fake: &Fake,
+    waiting: &[Lessee],
+    [names, unselected]: [&[&str]; 2],
+    overtaken: &[Place],
+) -> String {
+    *fake.queue.borrow_mut() = json!({ "annotations": joined(fake, waiting).1 });
+    let attempted = async {
+        let request = AttemptRequest {
+            names,
+            unselected,
+            clusters: &fake.clusters().await.unwrap(),
+            holder: Holder {
+                pool: "pool",
+                cluster_deployment: "us",
+            },
+            ttl: None,
+            cluster: None,
+            user: None,
+            install_config: None,
+            must_be_new: false,
+            only_entry: None,
+            overtaken,
+        };
+        attempt(fake, request).await.unwrap().outcome
+    };
+    match run(attempted) {
+        AttemptOutcome::Leased(leased) => leased.customization,
+        AttemptOutcome::Exhausted(entries) => {
+            let free = entries
+                .iter()
+                .filter(|(_, availability)| *availability == Availability::Free);
+            format!("{} free for others", free.count())
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The places of these lessees, and their annotations.
+fn joined(fake: &Fake, waiting: &[Lessee]) -> (Vec<Place>, Map<String, Value>) {
+    let (mut places, mut annotations) = (Vec::new(), Map::new());
+    let mut queue = Queue::default();
+    let now = fake.now();
+    for (holder, accepted) in waiting {
+        let accepted = accepted.map(|names| EntrySet::new(names.iter().copied()));
+        let place = queue
+            .place_to_write(holder, None, accepted.as_ref(), waiting.len(), now)
+            .unwrap();
+        annotations.extend(queue.annotations_with("pool", &place, now));
+        places.push(place.clone());
+        queue = queue.with(place);
+    }
+    (places, annotations)
+}
+
+#[test]
+fn a_request_leaves_free_entries_to_those_who_have_waited_longer() {
+    for (waiting, overtaken, is_leased) in [
+        (&[][..], 0, true),
+        (&[of_any("paris")], 0, false),
+        (&[of_any("us"), of_any("paris")], 0, true),
+        (&[of_any("paris"), of_any("us")], 0, false),
+        (&[of_any("paris"), of_any("us")], 1, true),
+        (&[of_any("paris"), of_any("rome")], 1, false),
+        // This lessee holds an entry, so it does not wait.
+        (&[of_any("them")], 0, true),
+        (&[of_some("paris", &["b", "c"])], 0, true),
+        (&[of_some("paris", &["a", "b"])], 0, false),
+        (&[of_some("paris", &[])], 0, true),
+    ] {
+        let fake = Fake::free(&["a"]);
+        fake.put("b", &reserved("them"));
+        fake.put("c", &reserved("those"));
+        let (places, _) = joined(&fake, waiting);
+        let found = outcome_in_queue(&fake, waiting, ALL, &places[..overtaken]);
+        let expected = if is_leased { "a" } else { "1 free for others" };
+        assert_eq!(found, expected, "{waiting:?} {overtaken}");
+    }
+    let three = [of_any("paris"), of_any("rome"), of_any("bern")];
+    let fake = Fake::free(&NAMES);
+    assert_eq!(outcome_in_queue(&fake, &three, ALL, &[]), "3 free for others");
+    assert_eq!(outcome_in_queue(&fake, &three[..2], ALL, &[]).len(), 1);
+    // The holder's own cluster uses the entry, so no other lessee can get it.
+    let fake = Fake::free(&NAMES);
+    fake.put_cluster(cluster("us", "pool", Some("b")));
+    assert_eq!(outcome_in_queue(&fake, &three, ALL, &[]), "b");
+}
+
+#[test]
+fn a_request_for_one_entry_counts_the_other_free_entries() {
+    let waiting = [of_any("paris"), of_any("rome")];
+    for (unselected, used, expected) in [
+        (&["b", "c"][..], None, "a"),
+        (&["b"], None, "1 free for others"),
+        // A cluster uses the entry, so the lessees ahead cannot get it.
+        (&["b", "c"], Some("c"), "1 free for others"),
+    ] {
+        let fake = Fake::free(&NAMES);
+        if let Some(used) = used {
+            fake.put_cluster(cluster("oslo", "pool", Some(used)));
+        }
+        let found = outcome_in_queue(&fake, &waiting, [&["a"], unselected], &[]);
+        assert_eq!(found, expected, "{unselected:?} {used:?}");
+    }
+}
+
+#[test]
+fn only_the_lessees_that_were_overtaken_are_passed() {
+    let fake = Fake::free(&["a"]);
+    fake.put("b", &reserved("them"));
+    let waiting = [of_any("paris"), of_any("us")];
+    // Another lessee under the same name began to wait at another time.
+    let (mut places, _) = joined(&fake, &waiting);
+    places[0].since += Duration::from_millis(1);
+    let found = outcome_in_queue(&fake, &waiting, ALL, &places[..1]);
+    assert_eq!(found, "1 free for others");
 }

@@ -56,6 +56,7 @@ fn choice(entries: &[Value], clusters: &[Value]) -> String {
     let name = |entry: &Entry| entry.metadata.name.clone().unwrap();
     match inventory.choose(holder) {
         LeaseChoice::Held(entry) => format!("held {}", name(entry)),
+        LeaseChoice::Own(entry) => format!("own {}", name(entry)),
         LeaseChoice::Free(free) => {
             let mut free: Vec<_> = free.into_iter().map(name).collect();
             free.sort();
@@ -137,7 +138,7 @@ fn which_entry_a_holder_gets() {
             "bound by its cluster",
             vec![free("a"), free("b")],
             vec![of_us("b")],
-            "free b",
+            "own b",
         ),
         (
             "bound to what another has",

@@ -1,7 +1,7 @@
 //! Starts, signals and ends the command of `pool exec`.
 
 use std::{
-    fs, future::poll_fn, io, os::unix::process::ExitStatusExt as _, process::ExitStatus, task::Poll,
+    future::poll_fn, io, os::unix::process::ExitStatusExt as _, process::ExitStatus, task::Poll,
     time::Duration,
 };
 
@@ -13,6 +13,8 @@ use tokio::{
     process::{Child, Command},
     signal::unix::{Signal as SignalStream, SignalKind, signal},
 };
+
+use crate::signal::{ignored_signals, is_in};
 
 /// The exit code if the command exists but cannot be run, the same as in shells.
 const EXIT_CANNOT_RUN: u8 = 126;
@@ -202,36 +204,26 @@ impl Signals {
         }
     }
 
+    /// Waits for the second such signal. The first one ends `pool exec` only between two attempts to get a lease; a user who sends
+    /// another one does not wait for this.
+    pub(crate) async fn wait_for_second_end_signal(&mut self) -> Signal {
+        self.wait_for_end_signal().await;
+        self.wait_for_end_signal().await
+    }
+
     /// A signal whose default effect is to end a process, if one has already arrived.
     pub(crate) fn pending_end_signal(&mut self) -> Option<Signal> {
         self.wait_for_end_signal().now_or_never()
     }
 }
 
-/// A bit mask of the signals that this process ignores, with signal 1 in the lowest bit; zero if the system does not report
-/// it.
-fn ignored_signals() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .unwrap_or(0)
-}
-
-fn is_in(mask: u64, signal: Signal) -> bool {
-    u32::try_from(signal.as_raw() - 1)
-        .ok()
-        .and_then(|bit| mask.checked_shr(bit))
-        .is_some_and(|rest| rest & 1 == 1)
-}
-
 #[cfg(test)]
 mod tests {
     use std::{os::unix::process::ExitStatusExt as _, process::ExitStatus, time::Duration};
 
-    use rustix::process::Signal;
     use tokio::{io::AsyncReadExt as _, process::Command};
 
-    use super::{Process, code, ignored_signals, is_in};
+    use super::{Process, code};
 
     /// Exit statuses in the format of `waitpid`: the code is in the second byte, a signal in the first.
     #[test]
@@ -254,15 +246,5 @@ mod tests {
         process.end(Duration::from_millis(200)).await.unwrap();
         let ended = tokio::time::timeout(Duration::from_secs(60), pipe.read_to_end(&mut Vec::new())).await;
         assert_eq!(ended.unwrap().unwrap(), 0);
-    }
-
-    /// The mask's format is that of `proc_pid_status(5)`; Rust ignores SIGPIPE at start.
-    #[test]
-    fn finds_ignored_signals() {
-        assert!(is_in(0b1, Signal::HUP));
-        assert!(!is_in(0b1, Signal::INT));
-        assert!(is_in(0x1000, Signal::PIPE));
-        assert!(is_in(ignored_signals(), Signal::PIPE));
-        assert!(!is_in(ignored_signals(), Signal::TERM));
     }
 }

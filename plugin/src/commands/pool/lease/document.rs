@@ -313,6 +313,10 @@ fn warnings(answer: &LeaseResult) -> Vec<String> {
         let question = format!("whether a cluster already uses {}", leased.customization);
         not_checked(&question, why)
     });
+    let unordered = answer
+        .queue_error
+        .as_ref()
+        .map(|why| not_checked("whether other lessees have waited longer", why));
     let unchecked = answer.are_patches_unchecked.then(|| {
         let name = &leased.customization;
         format!(
@@ -323,6 +327,7 @@ fn warnings(answer: &LeaseResult) -> Vec<String> {
     passed_over
         .chain(of_patches)
         .chain(unread)
+        .chain(unordered)
         .chain(unchecked)
         .collect()
 }

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use kcp_pool::{
     inventory::{capacity::Capacity, staleness::Staleness},
+    lease::queue::Place,
     status::{ClaimUse, ClusterUse, EntryUse, LastUse, PoolProblem, PoolState},
 };
 use serde::Serialize;
@@ -45,6 +46,8 @@ pub(crate) struct PoolStatus {
     claims: Vec<ClaimDocument>,
     /// The ClusterClaims that wait for a cluster, oldest first.
     waiting: Vec<WaitingDocument>,
+    /// The lessees that wait for an entry, in the order in which they get one.
+    queue: Vec<PlaceDocument>,
     problems: Vec<PoolProblem>,
     /// One sentence for each kind of object that could not be read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -164,6 +167,20 @@ struct WaitingDocument {
     since: Option<Timestamp>,
 }
 
+/// A lessee that waits for an entry.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+struct PlaceDocument {
+    /// The name of the ClusterDeployment that will hold the entry.
+    holder: String,
+    #[cfg_attr(test, schemars(with = "String", extend("format" = "date-time")))]
+    since: Timestamp,
+    /// When the place in the queue ends unless the lessee renews it.
+    #[cfg_attr(test, schemars(with = "String", extend("format" = "date-time")))]
+    ends: Timestamp,
+}
+
 impl PoolStatusList {
     pub(crate) fn new(pools: &[PoolState]) -> Self {
         Self {
@@ -194,6 +211,7 @@ impl PoolStatus {
             clusters: pool.clusters.iter().map(ClusterDocument::new).collect(),
             claims: pool.claims.iter().filter_map(ClaimDocument::new).collect(),
             waiting: pool.waiting_claims().map(WaitingDocument::new).collect(),
+            queue: pool.queue.iter().map(PlaceDocument::new).collect(),
             problems: pool.problems(),
             unseen: pool.unread_kinds.clone(),
         }
@@ -253,6 +271,16 @@ impl ClaimDocument {
             ends: claim.ends,
             deleting: claim.is_deleting,
         })
+    }
+}
+
+impl PlaceDocument {
+    fn new(place: &Place) -> Self {
+        Self {
+            holder: place.holder.clone(),
+            since: place.since,
+            ends: place.until,
+        }
     }
 }
 

@@ -17,6 +17,9 @@ use crate::{
     },
 };
 
+/// The maximum number of claims and lessees that wait which the text names.
+const MAX_WAITING_NAMED: usize = 10;
+
 const ENTRY_COLUMNS: &[Column] = &[
     Column::new("NAMESPACE"),
     Column::new("POOL"),
@@ -155,7 +158,7 @@ pub(crate) fn render_pools<'p>(
             Cell::from(pool.capacity.clusters.to_string()),
             Cell::from(limit(pool.capacity.inventory)),
             Cell::from(pool.count(EntryUseState::Free).to_string()),
-            Cell::from(number(pool.waiting_claims().count())),
+            Cell::from(number(pool.waiting_claims().count() + pool.queue.len())),
             Cell::from(number(pool.count_stale_clusters())),
             Cell::styled(kinds.join(", "), BAD).extend_to_line_end(),
         ]);
@@ -267,11 +270,21 @@ fn version(pool: &PoolState) -> String {
 }
 
 fn waiting(pool: &PoolState, now: Timestamp) -> String {
-    let claims: Vec<String> = pool
-        .waiting_claims()
-        .map(|claim| format!("{} ({})", claim.name, age(claim.created, now)))
+    let claims = pool.waiting_claims().map(|claim| (&claim.name, claim.created));
+    let lessees = pool.queue.iter().map(|place| (&place.holder, Some(place.since)));
+    let waiting: Vec<String> = claims
+        .chain(lessees)
+        .map(|(name, since)| format!("{name} ({})", age(since, now)))
         .collect();
-    claims.join(", ")
+    let (named, others) = waiting
+        .split_at_checked(MAX_WAITING_NAMED)
+        .unwrap_or((&waiting, &[]));
+    let named = named.join(", ");
+    if others.is_empty() {
+        named
+    } else {
+        format!("{named} and {} more", others.len())
+    }
 }
 
 fn entry_row(entry: &EntryUse, pool: &str, now: Timestamp) -> Vec<Cell> {

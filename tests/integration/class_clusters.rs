@@ -1,9 +1,6 @@
 //! The plugin changes a cluster of a `ClusterClass` through its Cluster, under Cluster API's real topology controller. The user has
 //! the shipped roles only.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
 use anyhow::{Context as _, Result, ensure};
 use kcp_tests::cluster::Cluster;
 use kcp_tests::kubectl::CommandOutput;
@@ -11,6 +8,7 @@ use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::runtime_extension::RuntimeExtension;
 use kcp_tests::wait;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 use crate::roles;
 use crate::shared::with_controllers;
@@ -77,7 +75,7 @@ impl Subject<'_> {
         let user = format!("--as={OPERATOR}");
         let arguments: Vec<&str> = command.split(' ').chain([user.as_str()]).collect();
         let kubectl = self.management.kubectl();
-        let shown = wait::until_within(command, Duration::from_secs(180), || async {
+        let shown = wait::until(command, || async {
             let output = kubectl.kcp(self.cluster.namespace(), &arguments).await?;
             let missing = texts.iter().find(|text| !output.words().contains(**text));
             ensure!(output.code == code && missing.is_none(), "{missing:?}: {output}");
@@ -177,7 +175,7 @@ impl Subject<'_> {
         let earlier = json!({"controlPlane": {"rollout": {"after": EARLIER}}});
         self.cluster.patch_topology(&earlier).await?;
         let carried = "the topology controller sets the time";
-        wait::until_within(carried, Duration::from_secs(60), || async {
+        wait::until(carried, || async {
             let control_plane = self.cluster.get().await?;
             let after = control_plane.pointer("/spec/rollout/after");
             ensure!(after == Some(&json!(EARLIER)), "{after:?}");
@@ -230,7 +228,7 @@ impl Subject<'_> {
             &five,
         ];
         let kubectl = self.management.kubectl();
-        let denied = wait::until_within("a scale is denied", Duration::from_secs(120), || async {
+        let denied = wait::until("a scale is denied", || async {
             let output = kubectl.run(patch).await?;
             let is_denied = output.code != 0 && output.words().contains("(replicas-during-rollout)");
             ensure!(is_denied, "{output}");

@@ -202,10 +202,18 @@ impl Kubectl {
             .to_owned())
     }
 
-    /// Applies a kustomization of this repository, such as `manifests/anchor`.
+    /// Applies a kustomization of this repository, such as `manifests/anchor`. Tries again if another test creates the same objects at
+    /// the same time.
     pub async fn apply_kustomization(&self, folder: &str) -> Result<()> {
-        let folder = products::workspace().join(folder).display().to_string();
-        self.succeed(["apply", "-k", &folder]).await.map(drop)
+        let path = products::workspace().join(folder).display().to_string();
+        let applied = wait::until(&format!("{folder} is applied"), || async {
+            let output = self.run(["apply", "-k", &path]).await?;
+            ensure!(!output.stderr.contains("(AlreadyExists)"), "{output}");
+            Ok(output)
+        })
+        .await?;
+        ensure!(applied.code == 0, "{applied}");
+        Ok(())
     }
 }
 

@@ -136,11 +136,8 @@ impl Place {
 
     /// Whether the place lasts, or has ended so recently that its lessee may continue there.
     fn may_continue(&self, now: ServerTime) -> bool {
-        let kept = Self {
-            until: self.until.saturating_add(KEPT).unwrap_or(self.until),
-            ..self.clone()
-        };
-        self.lasts(now) || kept.lasts(now)
+        let kept_until = self.until.saturating_add(KEPT).unwrap_or(self.until);
+        kept_until > now.earliest && self.until.duration_since(now.latest) <= MAX_LEFT
     }
 
     /// Whether this is the other place, perhaps renewed.

@@ -1,7 +1,9 @@
 //! The etcd and the kube-apiserver of the management cluster, with envtest's flags.
 
+use std::ffi::OsStr;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
@@ -9,6 +11,7 @@ use http::Request;
 use jiff::Timestamp;
 use kube::Client;
 use serde_json::{Map, Value};
+use tokio::process::Command;
 
 use crate::addresses::free_port;
 use crate::assets::Assets;
@@ -194,6 +197,29 @@ impl ApiServer {
 
     pub fn kubeconfig(&self) -> PathBuf {
         self.folder.join("kubeconfig")
+    }
+
+    /// A program that reaches this server as its administrator. Dropping its process kills it.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command
+            .env("KUBECONFIG", self.kubeconfig())
+            .env("HOME", self.folder())
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        command
+    }
+
+    /// Runs such a program until it succeeds, and returns what it prints.
+    pub async fn succeed(&self, program: impl AsRef<OsStr>, arguments: &[&str]) -> Result<String> {
+        let output = self.command(program).args(arguments).output().await?;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        ensure!(
+            output.status.success(),
+            "{arguments:?}: {}: {errors}",
+            output.status
+        );
+        Ok(String::from_utf8(output.stdout)?.trim().to_owned())
     }
 
     /// The folder for certificates and kubeconfigs of this server.

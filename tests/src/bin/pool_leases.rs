@@ -13,12 +13,12 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::process::{ExitCode, Stdio};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 use std::{env, fs};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail};
 use futures_util::future::try_join_all;
 use kcp_tests::api_server::ApiServer;
 use kcp_tests::bench_report::{self, rounded};
@@ -31,7 +31,6 @@ use kcp_tests::products;
 use kcp_tests::run::Run;
 use serde::Deserialize;
 use serde_json::json;
-use tokio::process::Command;
 use tokio::runtime::Runtime;
 
 /// Concurrent lessees, each for one entry.
@@ -288,17 +287,8 @@ async fn run_concurrently(
     let started = Instant::now();
     let leases = (1..=lessees).map(async |number| {
         let lessee = format!("cluster-{number}");
-        let output = Command::new(&program)
-            .args(client.arguments(&lessee, pool.namespace()))
-            .env("KUBECONFIG", api.kubeconfig())
-            .env("HOME", api.folder())
-            .stdin(Stdio::null())
-            .kill_on_drop(true)
-            .output()
-            .await?;
-        let errors = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "{lessee}: {}: {errors}", output.status);
-        Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+        let arguments = client.arguments(&lessee, pool.namespace());
+        api.succeed(&program, &arguments).await
     });
     let entries = try_join_all(leases)
         .await
@@ -326,12 +316,8 @@ async fn list_cpu_ms(api: &ApiServer, namespace: &str) -> Result<f64> {
     let mut spent = Vec::new();
     for times in [0, LISTS] {
         let before = cpu_ms_of_children()?;
-        let status = Command::new(env::current_exe()?)
-            .args([LIST, &times.to_string(), namespace])
-            .env("KUBECONFIG", api.kubeconfig())
-            .status()
+        api.succeed(env::current_exe()?, &[LIST, &times.to_string(), namespace])
             .await?;
-        ensure!(status.success(), "listing the entries of {namespace}: {status}");
         spent.push(cpu_ms_of_children()? - before);
     }
     let [connecting, listing] = spent.as_slice() else {

@@ -1,14 +1,12 @@
 //! Lessees that wait for the few entries of a pool, each in a process of its own: in which order they get one, how long they
 //! wait, and how many writes this takes.
 
-use std::process::Stdio;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use futures_util::future::try_join_all;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tokio::process::Command;
 
 use super::pool::{POOL, Pool};
 use super::server::PoolServer;
@@ -71,20 +69,23 @@ pub async fn measure(server: &PoolServer, lessees: usize) -> Result<WaitFigures>
         tokio::time::sleep_until(begun + BETWEEN_STARTS * nth).await;
         let asked = seconds(Timestamp::now());
         let name = format!("cluster-{number}");
-        let output = Command::new(&program)
-            .args(["pool", "exec", POOL, "-n", pool.namespace()])
-            .args(["--cluster-deployment", &name, "--wait=1h", "--request-timeout=5m"])
-            .args(["--", "sh", "-c", &command])
-            .env("KUBECONFIG", api.kubeconfig())
-            .env("HOME", api.folder())
-            .stdin(Stdio::null())
-            .kill_on_drop(true)
-            .output()
-            .await?;
-        let errors = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "{name}: {}: {errors}", output.status);
-        let got = String::from_utf8(output.stdout)?.trim().parse()?;
-        Ok(Served { asked, got })
+        let line = [
+            "pool",
+            "exec",
+            POOL,
+            "-n",
+            pool.namespace(),
+            "--cluster-deployment",
+            &name,
+            "--wait=1h",
+            "--request-timeout=5m",
+            "--",
+            "sh",
+            "-c",
+            &command,
+        ];
+        let got = api.succeed(&program, &line).await?.parse()?;
+        anyhow::Ok(Served { asked, got })
     });
     let waits = try_join_all(runs)
         .await

@@ -25,7 +25,7 @@ const PLACE_TTL: SignedDuration = SignedDuration::from_secs(90);
 
 /// For each such number of lessees that wait, a place lasts longer by [`PLACE_TTL`]. Each renewal stores the whole queue again,
 /// so the stored bytes would otherwise grow with the square of the number of lessees.
-const PLACES_OF_TTL: usize = 128;
+const PLACES_OF_TTL: usize = 64;
 
 /// The longest time that a place lasts.
 const MAX_PLACE_TTL: SignedDuration = SignedDuration::from_mins(12);
@@ -546,10 +546,10 @@ mod tests {
     fn places_last_longer_in_a_long_queue() {
         for (waiting, seconds) in [
             (0, 90),
-            (255, 90),
-            (256, 180),
-            (1_023, 630),
-            (1_024, 720),
+            (127, 90),
+            (128, 180),
+            (511, 630),
+            (512, 720),
             (9_999, 720),
         ] {
             assert_eq!(

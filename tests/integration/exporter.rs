@@ -192,7 +192,7 @@ async fn bind_roles(management: &ManagementCluster) -> Result<()> {
     let shipped = manifests::read(&products::workspace().join("manifests/exporter/rbac.yaml"))?;
     let is_role = |object: &Value| object.get("kind").and_then(Value::as_str) == Some("ClusterRole");
     let roles: Vec<Value> = shipped.into_iter().filter(is_role).collect();
-    ensure!(roles.len() == 2, "{roles:#?}");
+    ensure!(roles.len() == 3, "{roles:#?}");
     written(kubectl, "apply", &roles, &[]).await?;
     let user = format!("--user={USER}");
     let all = [

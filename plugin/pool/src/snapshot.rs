@@ -32,8 +32,8 @@ pub struct Snapshot {
     pub claims: Vec<ClusterClaim>,
     /// The Leases (`coordination.k8s.io`) in which version 0.1 stored its records.
     pub old_records: Vec<PartialObjectMetadata>,
-    /// The queues of pools.
-    pub queues: Vec<PartialObjectMetadata>,
+    /// The queues of pools; `None` if the client is not allowed to list them.
+    pub queues: Option<Vec<PartialObjectMetadata>>,
     pub hive: Hive,
     /// The server's time for all decisions about this snapshot; see [`Clusters::time_of_check`].
     pub now: ServerTime,
@@ -57,11 +57,11 @@ impl Snapshot {
             .filter(move |pool| pool.inventory().contains(&customization))
     }
 
-    /// The queue of a pool; empty if it could not be read.
-    pub fn queue(&self, pool: &str) -> Queue {
+    /// The queue of a pool; `None` if it could not be read.
+    pub fn queue(&self, pool: &str) -> Option<Queue> {
         let name = queue_name(pool);
-        let found = self.queues.iter().find(|queue| queue.name() == name);
-        found.map_or_else(Queue::default, |found| Queue::new(pool, &found.metadata))
+        let found = self.queues.as_ref()?.iter().find(|queue| queue.name() == name);
+        Some(found.map_or_else(Queue::default, |found| Queue::new(pool, &found.metadata)))
     }
 
     /// The ClusterDeployments of all namespaces; `None` if they could not be listed.
@@ -97,13 +97,16 @@ impl Store<'_> {
         let leases = match self.list_leases().await {
             Err(error @ Error::Forbidden { .. }) => {
                 unseen.push(format!("the queues of pools are unknown: {error}"));
-                Vec::new()
+                None
             }
-            leases => leases?,
+            leases => Some(leases?),
         };
-        let (queues, old_records) = leases
-            .into_iter()
-            .partition(|lease| lease.label(label::POOL_LEASE) == Some(QUEUE_LABEL));
+        let (queues, old_records) = leases.map_or_else(Default::default, |leases| {
+            let is_queue =
+                |lease: &PartialObjectMetadata| lease.label(label::POOL_LEASE) == Some(QUEUE_LABEL);
+            let (queues, old_records) = leases.into_iter().partition(is_queue);
+            (Some(queues), old_records)
+        });
         let pools = match (self.list_pools(Some(self.namespace()), None).await, named) {
             (Err(error @ Error::Forbidden { .. }), Some(named)) => {
                 unseen.push(error.to_string());

@@ -53,8 +53,8 @@ pub struct PoolState {
     pub clusters: Vec<ClusterUse>,
     /// The ClusterClaims of the pool, oldest first.
     pub claims: Vec<ClaimUse>,
-    /// The lessees that wait for an entry, in order.
-    pub queue: Vec<Place>,
+    /// The lessees that wait for an entry, in order; `None` if the queue could not be read.
+    pub queue: Option<Vec<Place>>,
     /// The findings of `pool repair` about objects other than entries.
     pub leftovers: Vec<LeaseProblem>,
     /// Why the pool cannot create clusters, from the conditions that Hive writes.
@@ -154,6 +154,18 @@ pub struct PoolProblem {
 }
 
 impl EntryUseState {
+    pub const ALL: [Self; 9] = [
+        Self::Free,
+        Self::Held,
+        Self::InUse,
+        Self::ClusterGone,
+        Self::Expired,
+        Self::Reserved,
+        Self::Unreadable,
+        Self::Deleting,
+        Self::Missing,
+    ];
+
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Free => "free",
@@ -286,12 +298,10 @@ pub fn pool_state(snapshot: &Snapshot, pool: &ClusterPool) -> PoolState {
             .map(|cluster| cluster_use(snapshot, pool, cluster, &freshness))
             .collect(),
         claims: claim_uses(snapshot, pool),
-        queue: snapshot
-            .queue(pool.name())
-            .waiting(pool.name(), &snapshot.entries, snapshot.now)
-            .into_iter()
-            .cloned()
-            .collect(),
+        queue: snapshot.queue(pool.name()).map(|queue| {
+            let waiting = queue.waiting(pool.name(), &snapshot.entries, snapshot.now);
+            waiting.into_iter().cloned().collect()
+        }),
         leftovers: found
             .iter()
             .filter(|finding| !matches!(finding.subject, ProblemSubject::Entry { .. }))

@@ -1,10 +1,11 @@
-//! `kubectl kcp exporter`: serves the health of control planes as metrics for Prometheus.
+//! `kubectl kcp exporter`: serves the health of control planes, and the state of pools, as metrics for Prometheus.
 //!
-//! - [`rounds`]: reads the control planes, again and again
-//! - [`metrics`]: what `status` and `why` know about one control plane, as metrics
+//! - [`rounds`]: reads the control planes and pools, again and again
+//! - [`metrics`]: what `status` and `why` know about one control plane, as metrics; [`pools`]: what `pool status` knows about a pool
 //! - [`published`]: serves the metrics
 
 mod metrics;
+mod pools;
 mod published;
 mod rounds;
 
@@ -27,10 +28,11 @@ use rounds::Rounds;
 #[command(
     after_help = "The command serves /metrics, /livez and /readyz. It reads in rounds. In each round, it lists the control planes and \
     their objects in the management cluster. Then it reads the workload cluster and etcd of each control plane. The metrics say what \
-    `status` and `why` would say.
+    `status` and `why` would say. With --pools, they also say what `pool status` would say.
 
 Examples:
   kubectl kcp exporter -A
+  kubectl kcp exporter -A --pools
   kubectl kcp exporter -A --interval 30s --port 9090"
 )]
 pub struct ExporterArguments {
@@ -41,6 +43,10 @@ pub struct ExporterArguments {
     /// Serve the control planes that match this label selector, such as team=edge,tier!=test
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     selector: Option<String>,
+
+    /// Also serve the pools of Hive (ClusterPools): their entries, leases and queues
+    #[arg(long)]
+    pools: bool,
 
     /// IP address to listen on
     #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::UNSPECIFIED))]

@@ -317,7 +317,7 @@ async fn serve_hive_configs(server: &PoolServer) -> Result<()> {
     .await
 }
 
-async fn create(server: &PoolServer, collection: &str, object: &Value) -> Result<Value> {
+pub(super) async fn create(server: &PoolServer, collection: &str, object: &Value) -> Result<Value> {
     let request = Request::post(collection).header("content-type", "application/json");
     let request = request.body(serde_json::to_vec(object)?)?;
     Ok(server.client().request(request).await?)

@@ -8,17 +8,23 @@
 
 use std::cell::RefCell;
 use std::pin::Pin;
+use std::process::Stdio;
 
 use anyhow::{Context as _, Result, ensure};
 use futures_util::future::join_all;
 use http::Request;
 use jiff::{SignedDuration, Timestamp};
+use kcp_tests::kubeconfig::plain_client;
 use kcp_tests::pools::command::CommandOutput;
 use kcp_tests::pools::pool::Pool;
 use kcp_tests::pools::server::PoolServer;
 use kcp_tests::wait::until;
+use kcp_tests::{manifests, products};
 use serde_json::{Map, Value, json};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::Child;
 
+use super::lessee_role::create;
 use crate::shared::with_pools;
 
 const PLACE: &str = "kubectl-kcp.dev/place-";
@@ -312,4 +318,86 @@ fn lessees_that_are_killed_leave_no_place_behind_after_its_end() {
         assert_eq!(queue.pool("release", "holder", "").await.code, Some(0));
         assert_eq!(rome.await.code, Some(0));
     });
+}
+
+/// A user with only the role that `kubectl kcp exporter --pools` needs for pools.
+const EXPORTER: &str = "queue-exporter";
+
+#[test]
+fn the_exporter_serves_the_queue_and_the_leases() {
+    with_pools(async |server| {
+        let queue = Queue::create(server, "queue-exporter").await;
+        let _paris = queue.wait("paris").await;
+        queue.let_places_end(LONG).await;
+        allow_pools(server).await.unwrap();
+        let (_exporter, url) = start_exporter(server, &queue.namespace).await.unwrap();
+        let client = plain_client(&url).unwrap();
+        let labels = "{namespace=\"queue-exporter\",pool=\"hosts\"";
+        let served = until("the exporter serves the pool", || async {
+            let request = Request::get("/metrics").body(Vec::new())?;
+            let text = client.request_text(request).await?;
+            ensure!(text.contains("\nkcp_exporter_pool_list_success 1.0\n"), "{text}");
+            Ok(text)
+        });
+        let served = served.await.unwrap();
+        let lines: Vec<&str> = served.lines().collect();
+        for line in [
+            // The server does not serve control planes.
+            "kcp_exporter_list_success 0.0".to_owned(),
+            format!("kcp_pool_lessees_waiting{labels}}} 1.0"),
+            format!("kcp_pool_unread_kinds{labels}}} 0.0"),
+            format!("kcp_pool_entries{labels},state=\"held\"}} 1.0"),
+            format!("kcp_pool_entries{labels},state=\"free\"}} 0.0"),
+        ] {
+            assert!(lines.contains(&line.as_str()), "{line}: {served}");
+        }
+        let since = |metric: &str| {
+            let line = lines.iter().find(|line| line.starts_with(metric)).unwrap();
+            let second: f64 = line.rsplit(' ').next().unwrap().parse().unwrap();
+            Timestamp::now().as_duration().as_secs_f64() - second
+        };
+        let lease =
+            format!("kcp_pool_lease_start_timestamp_seconds{labels},entry=\"host-1\",holder=\"holder\"}}");
+        let waiting = format!("kcp_pool_waiting_since_timestamp_seconds{labels}}}");
+        for metric in [lease, waiting] {
+            let age = since(&metric);
+            assert!(
+                (-5.0..LONG.as_secs_f64()).contains(&age),
+                "{metric} was {age} s ago"
+            );
+        }
+    });
+}
+
+async fn allow_pools(server: &PoolServer) -> Result<()> {
+    const ROLE: &str = "kcp-exporter-pools";
+    const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+    let shipped = manifests::read(&products::workspace().join("manifests/exporter/rbac.yaml"))?;
+    let role = shipped.iter().find(|object| object["metadata"]["name"] == ROLE);
+    create(server, &format!("{RBAC}/clusterroles"), role.context("no role")?).await?;
+    let binding = json!({
+        "metadata": {"name": EXPORTER},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": ROLE},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": EXPORTER}],
+    });
+    create(server, &format!("{RBAC}/clusterrolebindings"), &binding).await?;
+    Ok(())
+}
+
+/// Starts the exporter, and returns its address. Dropping the process kills it.
+async fn start_exporter(server: &PoolServer, namespace: &str) -> Result<(Child, String)> {
+    let api = server.serving().await;
+    let line = "exporter --pools --bind-address 127.0.0.1 --port 0 --interval 1s --as";
+    let mut exporter = api
+        .command(products::under_test("kubectl-kcp")?)
+        .args(line.split(' ').chain([EXPORTER, "-n", namespace]))
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut lines = BufReader::new(exporter.stdout.take().context("no stdout")?).lines();
+    let line = lines.next_line().await?.context("no line")?;
+    let url = line
+        .strip_prefix("Serving metrics at ")
+        .and_then(|url| url.strip_suffix("/metrics"));
+    let url = url.with_context(|| line.clone())?.to_owned();
+    Ok((exporter, url))
 }

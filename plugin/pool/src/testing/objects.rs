@@ -72,7 +72,7 @@ impl Objects {
             copies: self.copies.iter().map(read).collect(),
             claims: self.claims.iter().map(read).collect(),
             old_records: self.old_records.iter().map(read).collect(),
-            queues: self.queues.iter().map(read).collect(),
+            queues: Some(self.queues.iter().map(read).collect()),
             hive: Hive {
                 config: Presence::Absent,
                 ..Hive::UNKNOWN

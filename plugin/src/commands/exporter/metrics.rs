@@ -27,12 +27,12 @@ pub(super) struct Judged<'o> {
     now: Timestamp,
 }
 
-/// A metric of control planes.
-pub(super) struct Metric {
+/// A metric of control planes or of pools. `S` is the function that reads its samples.
+pub(super) struct Metric<S> {
     pub(super) name: &'static str,
-    /// What it measures, without a period. Every metric also has the labels `namespace` and `control_plane`.
+    /// What it measures, without a period. Every metric also has the labels `namespace`, and `control_plane` or `pool`.
     pub(super) help: &'static str,
-    samples: fn(&Judged<'_>) -> Vec<Sample>,
+    pub(super) samples: S,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -42,8 +42,10 @@ pub(super) struct Sample {
     pub(super) value: f64,
 }
 
+type ControlPlaneSamples = fn(&Judged<'_>) -> Vec<Sample>;
+
 /// The metrics of each control plane, in the order of their output.
-pub(super) const METRICS: &[Metric] = &[
+pub(super) const METRICS: &[Metric<ControlPlaneSamples>] = &[
     Metric {
         name: SOURCE_READ,
         help: "1 if the exporter could read the source, 0 if not. Sources: management (the control plane object), workload (the workload \
@@ -195,8 +197,15 @@ pub(super) const METRICS: &[Metric] = &[
 /// The only metric of a control plane that could not be read.
 const SOURCE_READ: &str = "kcp_control_plane_source_read";
 
-/// The samples of one control plane, by the index of their metric in [`METRICS`].
+/// The samples of one control plane or pool, by the index of their metric in the list of its kind.
 pub(super) type Samples = Vec<(usize, Sample)>;
+
+pub(super) fn samples<S>(metrics: &[Metric<S>], samples: impl Fn(&Metric<S>) -> Vec<Sample>) -> Samples {
+    let metrics = metrics.iter().enumerate();
+    metrics
+        .flat_map(|(index, metric)| samples(metric).into_iter().map(move |sample| (index, sample)))
+        .collect()
+}
 
 /// The samples of a control plane that could not be read in the management cluster.
 pub(super) fn unread() -> Samples {
@@ -229,13 +238,7 @@ impl<'o> Judged<'o> {
         if failed.any(|failure| failure.object == itself) {
             return unread();
         }
-        let metrics = METRICS.iter().enumerate();
-        metrics
-            .flat_map(|(index, metric)| {
-                let samples = (metric.samples)(self).into_iter();
-                samples.map(move |sample| (index, sample))
-            })
-            .collect()
+        samples(METRICS, |metric| (metric.samples)(self))
     }
 
     fn sources(&self) -> Vec<Sample> {
@@ -333,7 +336,20 @@ const fn is_read<T>(reading: &Reading<T>) -> Option<bool> {
 }
 
 impl Sample {
-    fn new<'l>(labels: impl IntoIterator<Item = (&'static str, &'l str)>, value: impl Into<f64>) -> Self {
+    /// The labels and the value, as `label=value label=value number`.
+    #[cfg(test)]
+    pub(super) fn text(&self) -> String {
+        let labels = self
+            .labels
+            .iter()
+            .map(|(label, value)| format!("{label}={value} "));
+        format!("{}{}", labels.collect::<String>(), self.value)
+    }
+
+    pub(super) fn new<'l>(
+        labels: impl IntoIterator<Item = (&'static str, &'l str)>,
+        value: impl Into<f64>,
+    ) -> Self {
         let labels = labels.into_iter();
         Self {
             labels: labels.map(|(label, value)| (label, value.to_owned())).collect(),
@@ -342,7 +358,7 @@ impl Sample {
     }
 }
 
-fn time(time: Option<Timestamp>) -> Vec<Sample> {
+pub(super) fn time(time: Option<Timestamp>) -> Vec<Sample> {
     time.map(|time| Sample::new([], seconds(time)))
         .into_iter()
         .collect()
@@ -356,7 +372,7 @@ fn count(value: i64) -> Vec<Sample> {
     vec![Sample::new([], i32::try_from(value).unwrap_or(i32::MAX))]
 }
 
-fn signed(count: usize) -> i32 {
+pub(super) fn signed(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
 
@@ -389,22 +405,16 @@ mod tests {
         },
     };
 
-    use super::{Judged, METRICS, Sample, unread};
+    use super::{Judged, METRICS, unread};
     use crate::commands::{
-        exporter::published::OWN,
+        exporter::{pools::POOL_METRICS, published::OWN},
         status::screen::example::{Example, healthy, member_dead, topology_upgrade, unreadable},
     };
 
-    /// The samples of a metric, as `label=value label=value number`.
     fn samples(example: &Example, name: &str) -> Vec<String> {
         let samples = Judged::new(&example.observed, now()).samples().into_iter();
-        samples
-            .filter(|(index, _)| METRICS[*index].name == name)
-            .map(|(_, Sample { labels, value })| {
-                let labels = labels.iter().map(|(label, value)| format!("{label}={value} "));
-                format!("{}{value}", labels.collect::<String>())
-            })
-            .collect()
+        let found = samples.filter(|(index, _)| METRICS[*index].name == name);
+        found.map(|(_, sample)| sample.text()).collect()
     }
 
     #[test]
@@ -472,7 +482,8 @@ mod tests {
     fn the_reference_lists_every_metric() {
         let mut text = "\n| metric | meaning |\n|---|---|\n".to_owned();
         let metrics = METRICS.iter().map(|metric| (metric.name, metric.help));
-        for (name, help) in OWN.into_iter().chain(metrics) {
+        let of_pools = POOL_METRICS.iter().map(|metric| (metric.name, metric.help));
+        for (name, help) in OWN.into_iter().chain(metrics).chain(of_pools) {
             let _ = writeln!(text, "| `{name}` | {} |", markdown(help));
         }
         assert_generated("reference/metrics.md", &text);

@@ -30,9 +30,12 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::commands::exporter::metrics::{METRICS, Samples, seconds, unread};
+use crate::commands::exporter::{
+    metrics::{METRICS, Metric, Samples, seconds, unread},
+    pools::POOL_METRICS,
+};
 
-/// The namespace and the name of a control plane.
+/// The namespace and the name of a control plane or a pool.
 pub(super) type Name = (String, String);
 
 /// The maximum number of connections at the same time: Prometheus in pairs, and the kubelet.
@@ -69,6 +72,10 @@ const COMPLETE_READS: (&str, &str) = (
     "kcp_exporter_complete_reads",
     "Control planes that the last round read with requests of their own to the management cluster",
 );
+const POOL_LIST_SUCCESS: (&str, &str) = (
+    "kcp_exporter_pool_list_success",
+    "With --pools: 1 if the pools could be read in the last round, 0 if not; no pool then has a metric",
+);
 const ROUND_END: (&str, &str) = (
     "kcp_exporter_round_timestamp_seconds",
     "When the last round of reads ended, in seconds since 1970",
@@ -80,11 +87,12 @@ const ROUND_DURATION: (&str, &str) = (
 
 /// All of these.
 #[cfg(test)]
-pub(super) const OWN: [(&str, &str); 6] = [
+pub(super) const OWN: [(&str, &str); 7] = [
     BUILD_INFO,
     LIST_SUCCESS,
     CONTROL_PLANES,
     COMPLETE_READS,
+    POOL_LIST_SUCCESS,
     ROUND_END,
     ROUND_DURATION,
 ];
@@ -93,6 +101,8 @@ pub(super) const OWN: [(&str, &str); 6] = [
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Round {
     pub(super) is_listed: bool,
+    /// Whether the pools could be read; `None` if they are not served.
+    pub(super) are_pools_read: Option<bool>,
     /// Those in the last list.
     pub(super) control_planes: u32,
     pub(super) complete_reads: u32,
@@ -111,6 +121,7 @@ pub(super) struct Published {
 #[derive(Debug, Default)]
 struct State {
     control_planes: BTreeMap<Name, Samples>,
+    pools: BTreeMap<Name, Samples>,
     round: Option<Round>,
 }
 
@@ -127,6 +138,11 @@ impl Published {
     /// Removes the metrics of all other control planes.
     pub(super) fn retain(&self, is_kept: impl Fn(&Name) -> bool) {
         self.state(|state| state.control_planes.retain(|name, _| is_kept(name)));
+    }
+
+    /// Replaces the metrics of all pools.
+    pub(super) fn set_pools(&self, pools: BTreeMap<Name, Samples>) {
+        self.state(|state| state.pools = pools);
     }
 
     /// Records the end of a round. If no list could be read, every control plane counts as unread.
@@ -197,25 +213,31 @@ impl Collector for Published {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         self.state(|state| {
             encode_own(state, &mut encoder)?;
-            for (index, metric) in METRICS.iter().enumerate() {
-                let mut family =
-                    encoder.encode_descriptor(metric.name, metric.help, None, MetricType::Gauge)?;
-                for ((namespace, name), samples) in &state.control_planes {
-                    for (_, sample) in samples.iter().filter(|(of_metric, _)| *of_metric == index) {
-                        let mut labels = vec![("namespace", namespace.as_str()), ("control_plane", name)];
-                        labels.extend(
-                            sample
-                                .labels
-                                .iter()
-                                .map(|(label, value)| (*label, value.as_str())),
-                        );
-                        ConstGauge::new(sample.value).encode(family.encode_family(&labels)?)?;
-                    }
-                }
-            }
-            Ok(())
+            encode_all(METRICS, "control_plane", &state.control_planes, &mut encoder)?;
+            encode_all(POOL_METRICS, "pool", &state.pools, &mut encoder)
         })
     }
+}
+
+/// Encodes the metrics of all objects of a kind. `label` is the label with the name of the object.
+fn encode_all<S>(
+    metrics: &[Metric<S>],
+    label: &'static str,
+    objects: &BTreeMap<Name, Samples>,
+    encoder: &mut DescriptorEncoder<'_>,
+) -> fmt::Result {
+    for (index, metric) in metrics.iter().enumerate() {
+        let mut family = encoder.encode_descriptor(metric.name, metric.help, None, MetricType::Gauge)?;
+        for ((namespace, name), samples) in objects {
+            for (_, sample) in samples.iter().filter(|(of_metric, _)| *of_metric == index) {
+                let mut labels = vec![("namespace", namespace.as_str()), (label, name)];
+                let more = sample.labels.iter();
+                labels.extend(more.map(|(label, value)| (*label, value.as_str())));
+                ConstGauge::new(sample.value).encode(family.encode_family(&labels)?)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn encode_own(state: &State, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
@@ -233,6 +255,9 @@ fn encode_own(state: &State, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result
     own(LIST_SUCCESS, &[], u8::from(round.is_listed).into())?;
     own(CONTROL_PLANES, &[], round.control_planes.into())?;
     own(COMPLETE_READS, &[], round.complete_reads.into())?;
+    if let Some(are_read) = round.are_pools_read {
+        own(POOL_LIST_SUCCESS, &[], u8::from(are_read).into())?;
+    }
     own(ROUND_END, &[], seconds(round.ended))?;
     own(ROUND_DURATION, &[], round.duration.as_secs_f64())
 }
@@ -285,19 +310,24 @@ fn answer(code: StatusCode, content_type: &'static str, body: impl Into<Bytes>) 
 
 #[cfg(test)]
 mod tests {
-    use std::{env, fs, path::Path, sync::Arc, time::Duration};
+    use std::{collections::BTreeMap, env, fs, path::Path, sync::Arc, time::Duration};
 
     use hyper::{Method, Request, StatusCode};
     use kcp_control_plane::testing::objects::now;
+    use kcp_pool::testing::states::{busy, claims, state};
 
     use super::{Published, Round};
     use crate::commands::{
-        exporter::metrics::{Judged, unread},
+        exporter::{
+            metrics::{Judged, unread},
+            pools::of_pool,
+        },
         status::screen::example::{healthy, member_dead},
     };
 
     const ROUND: Round = Round {
         is_listed: true,
+        are_pools_read: Some(true),
         control_planes: 3,
         complete_reads: 2,
         ended: jiff::Timestamp::UNIX_EPOCH,
@@ -313,6 +343,8 @@ mod tests {
         published.set(name("edge"), samples(&healthy()));
         published.set(name("rim"), samples(&member_dead()));
         published.set(name("lost"), unread());
+        let pool = of_pool(&state(&busy(), &claims()));
+        published.set_pools(BTreeMap::from([(name("hosts"), pool)]));
         published.end_round(Round {
             ended: now(),
             ..ROUND

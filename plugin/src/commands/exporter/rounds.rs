@@ -1,4 +1,4 @@
-//! Reads control planes in rounds. Each round lists them in the management cluster, and reads the workload cluster and etcd of
+//! Reads control planes and pools in rounds. Each round lists them in the management cluster, and reads the workload cluster and etcd of
 //! each. A control plane that is healthy and does not change needs no other read; all others are read as completely as by `status`.
 
 use std::{
@@ -17,7 +17,8 @@ use kcp_client::{
     reader::Reader,
     reads::{self, Excluded, Kept},
 };
-use kcp_control_plane::snapshot::Snapshot;
+use kcp_control_plane::{duration::format_duration, snapshot::Snapshot};
+use kcp_pool::status::{PoolSelection, pool_states};
 use tokio::{
     sync::Notify,
     time::{Instant as Clock, sleep_until, timeout},
@@ -27,6 +28,7 @@ use crate::{
     commands::exporter::{
         ExporterArguments,
         metrics::{Judged, Samples},
+        pools::of_pool,
         published::{Name, Published, Round},
     },
     terminal::Terminal,
@@ -76,27 +78,59 @@ impl<'r> Rounds<'r> {
         }
     }
 
-    /// Reads in rounds for ever. Prints why the control planes cannot be listed.
+    /// Reads in rounds for ever. Prints why the control planes cannot be listed, or the pools cannot be read.
     pub(super) async fn run(&self, terminal: &Terminal) {
-        let mut last_error: Option<String> = None;
+        let mut last_errors = [None, None];
         loop {
             let started = Clock::now();
-            let error = Box::pin(self.round()).await.err().map(|error| error.to_string());
+            let (listed, pools) = tokio::join!(Box::pin(self.round()), Box::pin(self.read_pools()));
             self.published.end_round(Round {
-                is_listed: error.is_none(),
+                is_listed: listed.is_ok(),
+                are_pools_read: pools.as_ref().map(Result::is_ok),
                 control_planes: u32::try_from(self.known.borrow().len()).unwrap_or(u32::MAX),
                 complete_reads: self.complete_reads.take(),
                 ended: self.connection.now(),
                 duration: started.elapsed(),
             });
-            if let Some(error) = &error
-                && last_error.as_ref() != Some(error)
-            {
-                terminal.note(&format!("{error}; trying again"));
+            let errors = [
+                listed.err().map(|error| error.to_string()),
+                pools.and_then(Result::err),
+            ];
+            for (error, last) in errors.iter().zip(&last_errors) {
+                if let Some(error) = error
+                    && last.as_ref() != Some(error)
+                {
+                    terminal.note(&format!("{error}; trying again"));
+                }
             }
-            last_error = error;
+            last_errors = errors;
             sleep_until(started + self.arguments.interval).await;
         }
+    }
+
+    /// Reads the pools, and publishes their metrics. `None` if they are not served.
+    async fn read_pools(&self) -> Option<Result<(), String>> {
+        let selection = PoolSelection {
+            includes_all_namespaces: self.arguments.all_namespaces,
+            ..PoolSelection::default()
+        };
+        let limit = self.arguments.interval.max(self.arguments.timeout);
+        let read = self
+            .arguments
+            .pools
+            .then(|| timeout(limit, pool_states(self.connection, selection)))?;
+        let read = match read.await {
+            Ok(Ok(pools)) => Ok(pools),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err(format!(
+                "the pools could not be read in {}",
+                format_duration(limit)
+            )),
+        };
+        let pools = read.as_deref().unwrap_or_default().iter();
+        let samples = pools.map(|pool| ((pool.namespace.clone(), pool.name.clone()), of_pool(pool)));
+        self.published.set_pools(samples.collect());
+        Some(read.map(drop))
     }
 
     async fn round(&self) -> Result<(), Error> {

@@ -252,8 +252,8 @@ fn pool_changes(old: &PoolState, new: &PoolState) -> Vec<String> {
     );
     report(
         "lessees waiting".to_owned(),
-        Some(old.queue.len().to_string()),
-        Some(new.queue.len().to_string()),
+        old.queue.as_ref().map(|queue| queue.len().to_string()),
+        new.queue.as_ref().map(|queue| queue.len().to_string()),
     );
     report(
         "problems".to_owned(),

@@ -33,7 +33,7 @@ async fn snapshot(fake: &Fake) -> Snapshot {
         copies: Vec::new(),
         claims: Vec::new(),
         old_records: Vec::new(),
-        queues: Vec::new(),
+        queues: Some(Vec::new()),
         hive: Hive {
             config: Presence::Absent,
             ..Hive::UNKNOWN

@@ -46,8 +46,9 @@ pub(crate) struct PoolStatus {
     claims: Vec<ClaimDocument>,
     /// The ClusterClaims that wait for a cluster, oldest first.
     waiting: Vec<WaitingDocument>,
-    /// The lessees that wait for an entry, in the order in which they get one.
-    queue: Vec<PlaceDocument>,
+    /// The lessees that wait for an entry, in the order in which they get one. Absent if the queue could not be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queue: Option<Vec<PlaceDocument>>,
     problems: Vec<PoolProblem>,
     /// One sentence for each kind of object that could not be read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -211,7 +212,10 @@ impl PoolStatus {
             clusters: pool.clusters.iter().map(ClusterDocument::new).collect(),
             claims: pool.claims.iter().filter_map(ClaimDocument::new).collect(),
             waiting: pool.waiting_claims().map(WaitingDocument::new).collect(),
-            queue: pool.queue.iter().map(PlaceDocument::new).collect(),
+            queue: pool
+                .queue
+                .as_ref()
+                .map(|queue| queue.iter().map(PlaceDocument::new).collect()),
             problems: pool.problems(),
             unseen: pool.unread_kinds.clone(),
         }

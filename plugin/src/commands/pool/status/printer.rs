@@ -150,6 +150,10 @@ pub(crate) fn render_pools<'p>(
                 String::new()
             }
         };
+        let waiting = pool.queue.as_ref().map_or_else(
+            || "unknown".to_owned(),
+            |queue| number(pool.waiting_claims().count() + queue.len()),
+        );
         table.add_row([
             Cell::from(namespace_of(pool)),
             Cell::from(&pool.name),
@@ -158,7 +162,7 @@ pub(crate) fn render_pools<'p>(
             Cell::from(pool.capacity.clusters.to_string()),
             Cell::from(limit(pool.capacity.inventory)),
             Cell::from(pool.count(EntryUseState::Free).to_string()),
-            Cell::from(number(pool.waiting_claims().count() + pool.queue.len())),
+            Cell::from(waiting),
             Cell::from(number(pool.count_stale_clusters())),
             Cell::styled(kinds.join(", "), BAD).extend_to_line_end(),
         ]);
@@ -271,7 +275,11 @@ fn version(pool: &PoolState) -> String {
 
 fn waiting(pool: &PoolState, now: Timestamp) -> String {
     let claims = pool.waiting_claims().map(|claim| (&claim.name, claim.created));
-    let lessees = pool.queue.iter().map(|place| (&place.holder, Some(place.since)));
+    let lessees = pool
+        .queue
+        .iter()
+        .flatten()
+        .map(|place| (&place.holder, Some(place.since)));
     let waiting: Vec<String> = claims
         .chain(lessees)
         .map(|(name, since)| format!("{name} ({})", age(since, now)))

@@ -8,6 +8,7 @@ pub mod invocation;
 mod kubectl_only;
 pub mod name;
 mod value;
+pub mod wrong_word;
 
 pub use dry_run::DryRun;
 pub use global::Global;
@@ -18,4 +19,4 @@ pub use name::{
     ControlPlaneName, parse_cluster_pool, parse_control_plane, parse_customization, parse_machine,
     parse_node, parse_object_name,
 };
-pub use value::{parse_image, parse_reason, parse_request_timeout, parse_timeout};
+pub use value::{parse_image, parse_reason, parse_request_timeout, parse_timeout, parse_timestamp};

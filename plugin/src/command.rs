@@ -36,6 +36,7 @@ use crate::{
         webhook::WebhookArguments,
         why::WhyArguments,
     },
+    output::OutputFormats,
 };
 
 /// Inspect and change Cluster API control planes, and lease clusters from cluster pools.
@@ -260,13 +261,16 @@ pub fn options() -> String {
         .get_arguments()
         .filter(|argument| argument.is_global_set());
     let global = global.map(|argument| argument.clone().hide(false));
-    clap::Command::new("options")
+    let flags = clap::Command::new("options")
         .max_term_width(MAX_HELP_WIDTH)
         .disable_help_flag(true)
         .help_template("The following flags can be passed to any command.\n\n{all-args}\n")
         .args(global)
-        .render_help()
-        .to_string()
+        .render_help();
+    let formats = OutputFormats::COMMON.list();
+    format!(
+        "{flags}\nThe formats of -o. Some commands have further ones, which their help lists.\n\n{formats}"
+    )
 }
 
 impl Command {

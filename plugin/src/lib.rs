@@ -27,10 +27,14 @@
         what an absent value means, or the source"
 )]
 
-use std::{ffi::OsString, process::ExitCode};
+use std::{ffi::OsString, iter::successors, process::ExitCode};
 
 use anyhow::Context as _;
-use clap::{FromArgMatches as _, error::ContextKind};
+use clap::{
+    FromArgMatches as _,
+    builder::StyledStr,
+    error::{ContextKind, ContextValue},
+};
 
 pub mod arguments;
 pub mod change;
@@ -54,7 +58,7 @@ pub mod watch;
 
 pub(crate) use kcp_client as cluster;
 
-use arguments::invocation;
+use arguments::{invocation, wrong_word::meant};
 use change::confirmation::NotConfirmed;
 use cluster::reads::{etcd::MemberError, machine::NoSuchMachine};
 use command::{Arguments, Command};
@@ -84,7 +88,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             let verdict = match error.exit_code() {
                 0 => Verdict::Met,
                 // `pool exec` exits with 125 instead, because the command that it runs may exit with 2.
-                _ if has_subcommands(command, &arguments, &["pool", "exec"]) => {
+                _ if subcommands(command, &arguments) == ["pool", "exec"] => {
                     Verdict::Command(pool::EXIT_OWN_FAILURE)
                 }
                 _ => Verdict::Undecided,
@@ -119,26 +123,33 @@ fn parse(command: &clap::Command, arguments: &[OsString]) -> Result<Arguments, c
         .try_get_matches_from(arguments)
         .and_then(|matches| Arguments::from_arg_matches(&matches));
     parsed.map_err(|mut error| {
+        let path = subcommands(command.clone(), arguments);
+        let path: Vec<&str> = path.iter().map(String::as_str).collect();
         // Each verb of `machine` changes a Machine, so clap must not suggest a verb that only looks similar.
-        if has_subcommands(command.clone(), arguments, &["machine"]) {
+        if path.first() == Some(&"machine") {
             error.remove(ContextKind::SuggestedSubcommand);
+        }
+        let wrong = [ContextKind::InvalidSubcommand, ContextKind::InvalidArg];
+        let word = wrong.into_iter().find_map(|kind| match error.get(kind)? {
+            ContextValue::String(word) => Some(word.clone()),
+            _ => None,
+        });
+        if let Some(meant) = word.and_then(|word| meant(&path.join(" "), &word)) {
+            error.remove(ContextKind::SuggestedSubcommand);
+            let tip = StyledStr::from(format!("to do this, run: {meant}"));
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
         }
         error
     })
 }
 
-/// Whether the arguments contain these subcommands, each nested in the one before, even if flags stand
-/// between them or an argument is invalid.
-fn has_subcommands(command: clap::Command, arguments: &[OsString], names: &[&str]) -> bool {
+/// The subcommands that the arguments contain, each nested in the one before, even if flags stand between them or an argument is
+/// invalid.
+fn subcommands(command: clap::Command, arguments: &[OsString]) -> Vec<String> {
     let matches = command.ignore_errors(true).try_get_matches_from(arguments);
-    let subcommand = |matches: clap::ArgMatches, name: &&str| match matches.subcommand() {
-        Some((found, matches)) if found == *name => Some(matches.clone()),
-        _ => None,
-    };
-    let leaf = matches
-        .ok()
-        .and_then(|matches| names.iter().try_fold(matches, subcommand));
-    leaf.is_some()
+    let first = matches.ok().and_then(|mut matches| matches.remove_subcommand());
+    let nested = successors(first, |(_, matches)| matches.clone().remove_subcommand());
+    nested.map(|(name, _)| name).collect()
 }
 
 /// Runs a command until it ends or the user interrupts it.
@@ -258,7 +269,7 @@ mod tests {
         ] {
             let words = ["kubectl-kcp"].into_iter().chain(arguments.split(' '));
             let words: Vec<OsString> = words.map(OsString::from).collect();
-            let is_exec = has_subcommands(command::command(), &words, &["pool", "exec"]);
+            let is_exec = subcommands(command::command(), &words) == ["pool", "exec"];
             assert_eq!(is_exec, expected, "{arguments}");
         }
     }

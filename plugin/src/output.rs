@@ -20,8 +20,8 @@ use crate::{
 /// The flags that choose the output format.
 #[derive(Clone, Debug, Default, Args)]
 pub struct OutputArguments {
-    /// Output format [default: text]
-    #[arg(short, long, value_name = "FORMAT", value_parser = OutputFormats::COMMON)]
+    /// Output format, such as json, name or wide: the command options lists all [default: text]
+    #[arg(short, long, value_name = "FORMAT", value_parser = OutputFormats::COMMON, hide_possible_values = true)]
     pub output: Option<OutputFormat>,
 
     /// Print tables without their header lines
@@ -261,11 +261,12 @@ mod tests {
     }
 
     #[test]
-    fn the_help_lists_the_formats() {
+    fn the_help_leaves_the_list_of_formats_to_options() {
         let mut command = OutputArguments::augment_args(Command::new("status"));
         let help = command.render_long_help().to_string();
-        for word in ["json:", "jsonpath=TEMPLATE:"] {
-            assert!(help.contains(&format!("- {word}")), "{help}");
+        for word in ["json", "jsonpath=TEMPLATE"] {
+            assert!(!help.contains(&format!("- {word}:")), "{help}");
+            assert!(OutputFormats::COMMON.list().contains(&format!("  {word} ")));
         }
     }
 }

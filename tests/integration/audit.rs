@@ -158,7 +158,7 @@ async fn finds_in_a_plain_cluster(kubectl: &Kubectl) -> Result<()> {
         "the audit of a plain cluster finds what it cannot read",
         || async {
             let ended = kubectl
-                .run(["kcp", "audit", "-o", "json", "--timeout=2m"])
+                .run(["kcp", "audit", "--this-cluster", "-o", "json", "--timeout=2m"])
                 .await?;
             let results = results(&ended.stdout).with_context(|| format!("{ended}"))?;
             is_exactly(&results, PLAIN, &[])?;
@@ -169,7 +169,7 @@ async fn finds_in_a_plain_cluster(kubectl: &Kubectl) -> Result<()> {
     .await?;
     // Nothing listens on port 1.
     let dead = kubectl
-        .run(["kcp", "audit", "--server=https://127.0.0.1:1"])
+        .run(["kcp", "audit", "--this-cluster", "--server=https://127.0.0.1:1"])
         .await?;
     let error = "error: cannot reach the API server at https://127.0.0.1:1";
     ensure!(

@@ -134,6 +134,7 @@ impl Validation<'_> {
         let words = [
             "kcp",
             "validate",
+            "--this-cluster",
             "--image=kcp-webhook:test",
             "--resolve=localhost",
         ];
@@ -148,7 +149,11 @@ impl Validation<'_> {
             "{ended}"
         );
         // There is no Deployment of the webhook in this cluster.
-        let without_image = self.kubelet.kubectl.run(["kcp", "validate"]).await?;
+        let without_image = self
+            .kubelet
+            .kubectl
+            .run(["kcp", "validate", "--this-cluster"])
+            .await?;
         ensure!(
             without_image.code == 2 && without_image.stderr.contains("specify an image with --image"),
             "{without_image}"
@@ -180,6 +185,7 @@ impl Validation<'_> {
         let words = [
             "kcp",
             "validate",
+            "--this-cluster",
             "--image=kcp-webhook:test",
             "--resolve=localhost",
             &user,
@@ -265,7 +271,13 @@ impl Validation<'_> {
     }
 
     async fn creates_no_pod_without_permission(&self) -> Result<()> {
-        let words = ["kcp", "validate", "--image=kcp-webhook:test", "--as=nobody"];
+        let words = [
+            "kcp",
+            "validate",
+            "--this-cluster",
+            "--image=kcp-webhook:test",
+            "--as=nobody",
+        ];
         let refused = self.kubelet.kubectl.run(words).await?;
         ensure!(
             refused.code == 2

@@ -236,7 +236,15 @@ impl Error {
                 "list the cluster pools of all namespaces with: kubectl get clusterpools.hive.openshift.io -A"
                     .to_owned()
             }
-            Self::NotServed { resource, .. } if resource.starts_with('/') => {
+            // The response is not even an object in JSON.
+            Self::Malformed { source, .. } if source.object.is_none() && source.field == "." => {
+                "check the address: a proxy or a login page may have responded instead of the API server"
+                    .to_owned()
+            }
+            // Every API server serves these.
+            Self::NotServed { resource, .. }
+                if resource.starts_with('/') || resource.ends_with(".k8s.io") =>
+            {
                 "check the address: the server at this address is not a Kubernetes API server".to_owned()
             }
             Self::NotServed { product, .. } => {

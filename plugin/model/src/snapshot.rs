@@ -373,7 +373,7 @@ impl Snapshot {
 
     pub fn restore_command(&self) -> String {
         let (name, namespace) = (self.control_plane.name(), self.control_plane.namespace());
-        format!("kubectl kcp etcd restore {name} -n {namespace} --from FILE --script-file SCRIPT")
+        format!("kubectl kcp etcd restore {name} -n {namespace} --from FILE --output-file SCRIPT")
     }
 
     /// The etcd members. Every decision about etcd members uses this function.

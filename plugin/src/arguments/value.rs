@@ -1,7 +1,8 @@
-//! Parses the values of `--request-timeout`, `--timeout`, `--reason` and the options for images.
+//! Parses the values of `--request-timeout`, `--timeout`, `--reason` and the options for images and times.
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use kcp_control_plane::duration::parse_duration;
 
 /// The maximum length of a reason, in characters.
@@ -15,6 +16,13 @@ pub fn parse_request_timeout(text: &str) -> Result<Duration, String> {
         return parse_duration(&format!("{text}s"));
     }
     parse_duration(text)
+}
+
+/// Parses a time such as `2026-12-24T02:00:00Z`.
+pub fn parse_timestamp(text: &str) -> Result<Timestamp, String> {
+    text.parse().map_err(|_| {
+        "expected a time with its zone, such as 2026-12-24T02:00:00Z; for a time from now, use --in, such as --in 8h".to_owned()
+    })
 }
 
 /// Parses the time limit of a read. Rejects 0, because every read would fail.

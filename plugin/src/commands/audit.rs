@@ -4,7 +4,7 @@ mod screen;
 
 use std::time::{Duration, Instant};
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use kcp_client::{
     Action, Connection, Error, ReadLimit,
     reads::{
@@ -28,7 +28,7 @@ use crate::{
 /// Check whether a cluster survives the loss of a Node, and comes back by itself after a power failure.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Without CONTROL-PLANE, the command checks the cluster of the current context, such as a cluster that \
+    after_help = "With --this-cluster, the command checks the cluster of the current context, such as a cluster that \
         kubeadm created without Cluster API. It then cannot query etcd, and cannot tell when the certificates in \
         /etc/kubernetes/pki expire.
 
@@ -38,13 +38,17 @@ Exits with 0 if all checks pass, with 1 if one fails, and with 2 if none fails a
 Examples:
   kubectl kcp audit edge
   kubectl kcp audit edge --power-off 2160h
-  kubectl kcp audit -o json"
+  kubectl kcp audit --this-cluster -o json"
 )]
+#[command(group(ArgGroup::new("which").required(true).args(["name", "this_cluster"])))]
 pub struct AuditArguments {
-    /// Control plane whose workload cluster is checked, as NAME, kcp/NAME or cluster/NAME [default: the cluster of the
-    /// current context]
+    /// Control plane whose workload cluster is checked, as NAME, kcp/NAME or cluster/NAME
     #[arg(value_name = "CONTROL-PLANE", value_parser = parse_control_plane)]
     pub name: Option<ControlPlaneName>,
+
+    /// Check the cluster of the current context, instead of that of a control plane
+    #[arg(long)]
+    pub this_cluster: bool,
 
     /// How long the machines stay off, such as 72h; certificates must be valid for longer
     #[arg(long, value_name = "DURATION", value_parser = parse_timeout, default_value = "720h")]

@@ -6,7 +6,6 @@ use anyhow::bail;
 use clap::{Args, Subcommand};
 use kcp_client::{reader::Reader, reads::first_machine::read_first_machine};
 use kcp_control_plane::{
-    duration::parse_duration,
     verbs::machine::{
         first,
         prefer_delete::{self, Preference},
@@ -19,7 +18,7 @@ use kcp_control_plane::{
 use crate::{
     arguments::parse_machine,
     change::{
-        arguments::WriteArguments,
+        arguments::{WaitArguments, WriteArguments},
         confirmation::ConfirmArguments,
         engine::{Engine, MachineScope, Verb},
     },
@@ -68,7 +67,7 @@ pub enum MachineCommand {
 
 Examples:
   kubectl kcp machine replace edge-9hng4 --yes --wait
-  kubectl kcp machine replace edge-9hng4 --dry-run client"
+  kubectl kcp machine replace edge-9hng4 --dry-run"
 )]
 pub struct ReplaceArguments {
     #[command(flatten)]
@@ -89,10 +88,8 @@ pub struct ReplaceArguments {
     #[command(flatten)]
     pub confirm: ConfirmArguments,
 
-    /// Wait until a new Machine is ready, at most this long [default without a value: 15m]
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration, num_args = 0..=1,
-          require_equals = true, default_missing_value = "15m", conflicts_with_all = ["dry_run", "output"])]
-    pub wait: Option<Duration>,
+    #[command(flatten)]
+    pub wait: WaitArguments,
 }
 
 #[derive(Debug, Args)]
@@ -111,7 +108,7 @@ pub struct PreferDeleteArguments {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   kubectl kcp machine remediate edge-9hng4
-  kubectl kcp machine remediate edge-9hng4 --dry-run server")]
+  kubectl kcp machine remediate edge-9hng4 --dry-run=server")]
 pub struct RemediateArguments {
     #[command(flatten)]
     pub target: TargetArguments,
@@ -194,7 +191,8 @@ async fn replace_machine(arguments: &ReplaceArguments, engine: Engine<'_>) -> an
     );
     let changed = Box::pin(changed).await?;
     let verdict = engine.report(&verb, &changed).await?;
-    let (Verdict::Met, Some(timeout), Some(control_plane)) = (verdict, arguments.wait, changed.control_plane)
+    let (Verdict::Met, Some(timeout), Some(control_plane)) =
+        (verdict, arguments.wait.limit(), changed.control_plane)
     else {
         return Ok(verdict);
     };

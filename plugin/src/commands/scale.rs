@@ -1,11 +1,8 @@
 //! Runs `kubectl kcp scale`, which changes the number of Machines of a control plane.
 
-use std::time::Duration;
-
 use clap::Args;
 use kcp_client::{ReadLimit, reader::Reader, reads::change::LIMIT};
 use kcp_control_plane::{
-    duration::parse_duration,
     verbs::scale::{ScaleOptions, decide, question},
     wait::WaitCondition,
 };
@@ -13,7 +10,7 @@ use kcp_control_plane::{
 use crate::{
     arguments::{ControlPlaneName, parse_control_plane},
     change::{
-        arguments::{ReviewArguments, WriteArguments},
+        arguments::{ReviewArguments, WaitArguments, WriteArguments},
         confirmation::ConfirmArguments,
         engine::{Engine, FORCE_EFFECT, Verb},
     },
@@ -50,10 +47,8 @@ pub struct ScaleArguments {
     #[command(flatten)]
     pub confirm: ConfirmArguments,
 
-    /// Wait until scaling is complete, at most this long [default without a value: 15m]
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration, num_args = 0..=1,
-          require_equals = true, default_missing_value = "15m", conflicts_with_all = ["dry_run", "output"])]
-    pub wait: Option<Duration>,
+    #[command(flatten)]
+    pub wait: WaitArguments,
 
     #[command(flatten)]
     pub write: WriteArguments,
@@ -70,7 +65,7 @@ pub async fn run(arguments: ScaleArguments, session: &Session) -> anyhow::Result
     let namespace = &connection.namespace;
     let reader = Reader::discover(&connection).await?;
     let name = &arguments.name.read(&reader, ReadLimit::per_read(LIMIT)).await?;
-    let before = match arguments.wait {
+    let before = match arguments.wait.limit() {
         Some(_) => Some(reader.read_snapshot(namespace, name).await?),
         None => None,
     };
@@ -99,7 +94,7 @@ pub async fn run(arguments: ScaleArguments, session: &Session) -> anyhow::Result
         |snapshot, context| Ok(decide(snapshot, options, context)?),
     );
     let verdict = engine.report(&verb, &Box::pin(changed).await?).await?;
-    let (Verdict::Met, Some(timeout)) = (verdict, arguments.wait) else {
+    let (Verdict::Met, Some(timeout)) = (verdict, arguments.wait.limit()) else {
         return Ok(verdict);
     };
     let machines = if *replicas == 1 { "Machine" } else { "Machines" };

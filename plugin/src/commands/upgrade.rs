@@ -21,7 +21,6 @@ use kcp_client::{
 };
 use kcp_control_plane::{
     change::decision::Decision,
-    duration::parse_duration,
     machine_image::Templates,
     review::ReviewContext,
     snapshot::Workers,
@@ -40,7 +39,7 @@ use owo_colors::OwoColorize as _;
 use crate::{
     arguments::{ControlPlaneName, parse_control_plane},
     change::{
-        arguments::{ReviewArguments, WriteArguments},
+        arguments::{ReviewArguments, WaitArguments, WriteArguments},
         confirmation::ConfirmArguments,
         engine::{ChangeOutcome, Changed, Engine, FORCE_EFFECT, Verb},
     },
@@ -62,7 +61,7 @@ use crate::{
   kubectl kcp upgrade edge --to v1.34.2 --snapshot edge.db
   kubectl kcp upgrade edge --to v1.34.2 --infrastructure-template edge-1.34
   kubectl kcp upgrade edge --to v1.34.2 --yes --wait=1h
-  kubectl kcp upgrade edge --to v1.36.3 --via v1.34.9,v1.35.6 --dry-run client
+  kubectl kcp upgrade edge --to v1.36.3 --via v1.34.9,v1.35.6 --dry-run
   kubectl kcp upgrade edge --to v1.36.3 --via v1.34.9,v1.35.6 --snapshot backups/ --yes --wait")]
 pub struct UpgradeArguments {
     /// Control plane to upgrade, as NAME, kcp/NAME or cluster/NAME
@@ -92,11 +91,8 @@ pub struct UpgradeArguments {
     #[arg(long)]
     pub force: bool,
 
-    /// Wait until the upgrade is complete, at most this long [default without a value: 1h]. With --via, this limit
-    /// applies to each minor version
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration, num_args = 0..=1,
-          require_equals = true, default_missing_value = "1h", conflicts_with_all = ["dry_run", "output"])]
-    pub wait: Option<Duration>,
+    #[command(flatten)]
+    pub wait: WaitArguments,
 
     #[command(flatten)]
     pub snapshot: SnapshotFirstArguments,
@@ -168,12 +164,12 @@ async fn upgrade_and_wait(
     engine: &Engine<'_>,
 ) -> anyhow::Result<Verdict> {
     let namespace = &engine.reader.connection.namespace;
-    let before = match arguments.wait {
+    let before = match arguments.wait.limit() {
         Some(_) => Some(engine.reader.read_snapshot(namespace, name).await?),
         None => None,
     };
     let verdict = Box::pin(upgrade(arguments, name, target, engine)).await?;
-    match (verdict, arguments.wait) {
+    match (verdict, arguments.wait.limit()) {
         (Verdict::Met, Some(timeout)) => {
             Box::pin(wait_for(name, target.last, timeout, before, on_interrupt, engine)).await
         }

@@ -10,7 +10,7 @@ mod report;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail};
-use clap::Args;
+use clap::{ArgGroup, Args};
 use kcp_client::{
     Connection,
     reads::{
@@ -52,7 +52,7 @@ const WEBHOOK: DeploymentName = DeploymentName {
         logs through the kubelets, and deletes the Pods, even if it fails, times out or is interrupted. If the command is \
         killed, the Pods end by themselves.
 
-Without CONTROL-PLANE, the command validates the cluster of the current context.
+With --this-cluster, the command validates the cluster of the current context.
 
 Exits with 0 if all checks pass, with 1 if one fails, and with 2 if none fails and one is unknown, or if a Pod could not be \
 deleted.
@@ -60,13 +60,17 @@ deleted.
 Examples:
   kubectl kcp validate edge
   kubectl kcp validate edge --resolve kubernetes.default.svc,registry.example.com
-  kubectl kcp validate --image registry.example.com/kcp-webhook:0.1.0 -o json"
+  kubectl kcp validate --this-cluster --image registry.example.com/kcp-webhook:0.1.0 -o json"
 )]
+#[command(group(ArgGroup::new("which").required(true).args(["name", "this_cluster"])))]
 pub struct ValidateArguments {
-    /// Control plane whose workload cluster is validated, as NAME, kcp/NAME or cluster/NAME [default: the cluster of the
-    /// current context]
+    /// Control plane whose workload cluster is validated, as NAME, kcp/NAME or cluster/NAME
     #[arg(value_name = "CONTROL-PLANE", value_parser = parse_control_plane)]
     pub name: Option<ControlPlaneName>,
+
+    /// Validate the cluster of the current context, instead of that of a control plane
+    #[arg(long)]
+    pub this_cluster: bool,
 
     /// Image of the Pods, whose entrypoint is kcp-webhook [default: that of Deployment kcp-webhook in the cluster of the
     /// current context]

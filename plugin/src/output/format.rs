@@ -73,7 +73,10 @@ impl FormatWord {
 const COMMON: [FormatWord; 6] = [
     FormatWord::new("json", "The document as JSON"),
     FormatWord::new("yaml", "The document as YAML"),
-    FormatWord::new("name", "RESOURCE/NAME of each object, one line each"),
+    FormatWord::new(
+        "name",
+        "The name of each object as RESOURCE.GROUP/NAME, one line each",
+    ),
     FormatWord::new("wide", "Text with all columns, not cut to the terminal's width"),
     FormatWord::new(
         "jsonpath=TEMPLATE",
@@ -93,7 +96,7 @@ const GITHUB: FormatWord = FormatWord::new(
 const SARIF: FormatWord = FormatWord::new("sarif", "A SARIF 2.1.0 log, for code scanners and editors");
 const ENV: FormatWord = FormatWord::new(
     "env",
-    "Shell variables, one line each: KCP_NAMESPACE, KCP_POOL, KCP_CUSTOMIZATION, KCP_CLUSTER_DEPLOYMENT",
+    "Shell variables, one line each: KCP_NAMESPACE, KCP_POOL, KCP_CUSTOMIZATION, KCP_CLUSTER_DEPLOYMENT, KCP_LEASE_ID",
 );
 const INSTALL_CONFIG: FormatWord = FormatWord::new(
     "install-config",
@@ -179,6 +182,16 @@ impl OutputFormats {
             "unable to match a printer suitable for the output format \"{text}\", allowed formats are: {}",
             allowed.join(",")
         )
+    }
+}
+
+impl OutputFormats {
+    /// One line for each format.
+    pub fn list(self) -> String {
+        let lines = self
+            .words()
+            .map(|word| format!("  {:<28}{}\n", word.text, word.help));
+        lines.collect()
     }
 }
 

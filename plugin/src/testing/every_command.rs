@@ -58,7 +58,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("etcd recover edge", &[]),
     ("etcd recover edge --continue", &[]),
     ("etcd recover edge --drill", &[]),
-    ("etcd restore edge --from f --script-file s", &[]),
+    ("etcd restore edge --from f --output-file s", &[]),
     ("leader-migration check edge", &[]),
     ("leader-migration status edge", &[]),
     ("pool lease p --cluster-deployment a", &["env"]),
@@ -81,6 +81,49 @@ const COMMANDS: &[(&str, &[&str])] = &[
 fn parse<'w>(line: &'w str, more: &[&'w str]) -> Result<Arguments, clap::Error> {
     let words = ["kubectl-kcp"].into_iter().chain(line.split(' '));
     Arguments::try_parse_from(words.chain(more.iter().copied()))
+}
+
+/// The commands without a result: what they print is a text or a stream that has only one format.
+const WITHOUT_OUTPUT: &[&str] = &[
+    "machine delete",
+    "logs",
+    "kubectl",
+    "exporter",
+    "leader-migration generate",
+    "pool cordon",
+    "pool uncordon",
+    "pool exec",
+    "rules export",
+    "webhook disable",
+    "webhook enable",
+    "generate anchor",
+    "generate api-proxy",
+    "completion",
+    "man",
+    "options",
+];
+
+/// The names of the commands without subcommands, each preceded by the names of its parents.
+fn leaves(command: &clap::Command, path: &str, found: &mut Vec<(String, bool)>) {
+    let mut children = command.get_subcommands().peekable();
+    if children.peek().is_none() {
+        let has_output = command
+            .get_arguments()
+            .any(|argument| argument.get_id() == "output");
+        found.push((path.to_owned(), has_output));
+    }
+    for child in children {
+        leaves(child, format!("{path} {}", child.get_name()).trim(), found);
+    }
+}
+
+#[test]
+fn each_command_has_output_formats_unless_it_is_listed() {
+    let mut found = Vec::new();
+    leaves(&Arguments::command(), "", &mut found);
+    let plain = found.iter().filter(|(_, has_output)| !has_output);
+    let plain: Vec<&str> = plain.map(|(path, _)| path.as_str()).collect();
+    assert_eq!(plain, WITHOUT_OUTPUT);
 }
 
 /// The name of a command, preceded by the names of its parents.

@@ -180,7 +180,7 @@ async fn a_budget_delays_until_the_time_limit(cluster: &BareCluster) -> Result<(
         "--force",
         "--timeout",
         "5s",
-        "--teardown-file",
+        "--output-file",
         &file,
     ];
     let stopped = cluster.node(&words).await?;

@@ -60,7 +60,7 @@ const NOT_DONE: &str = "CA not rotated";
 
 Examples:
   kubectl kcp certificates rotate edge --ca etcd,front-proxy
-  kubectl kcp certificates rotate edge --ca service-account --dry-run client
+  kubectl kcp certificates rotate edge --ca service-account --dry-run
   kubectl kcp certificates rotate edge --ca etcd --snapshot edge.db --yes"
 )]
 pub struct RotateArguments {

@@ -91,7 +91,7 @@ With --drill, the command only checks whether everything that a recovery needs i
 
 Examples:
   kubectl kcp etcd recover edge --drill
-  kubectl kcp etcd recover edge --survivor edge-9hng4 --script-file recover.sh
+  kubectl kcp etcd recover edge --survivor edge-9hng4 --output-file recover.sh
   kubectl kcp etcd recover edge --continue"
 )]
 pub struct RecoverArguments {
@@ -106,11 +106,11 @@ pub struct RecoverArguments {
 
     /// Create this file with the script for the host, instead of printing the script
     #[arg(long, value_name = "FILE", conflicts_with = "resume")]
-    pub script_file: Option<PathBuf>,
+    pub output_file: Option<PathBuf>,
 
     /// Only check whether everything that a recovery needs is there: a recent snapshot, access, running controllers, and
     /// etcdutl on each host
-    #[arg(long, conflicts_with_all = ["survivor", "script_file", "resume"])]
+    #[arg(long, conflicts_with_all = ["survivor", "output_file", "resume"])]
     pub drill: bool,
 
     /// After the script has run: replace the Machines that have lost their members
@@ -138,7 +138,7 @@ pub async fn run(arguments: &RecoverArguments, session: &Session) -> anyhow::Res
     }
     // Create the file first, so that a folder that cannot be written is an error before the reads.
     let file = arguments
-        .script_file
+        .output_file
         .as_deref()
         .map(NewFile::create)
         .transpose()?;
@@ -166,8 +166,8 @@ pub async fn run(arguments: &RecoverArguments, session: &Session) -> anyhow::Res
         control_plane: &observed.control_plane,
         outcome: RecoveryOutcome::Script {
             remains: &remains,
-            script: arguments.script_file.is_none().then_some(&script),
-            file: arguments.script_file.as_deref(),
+            script: arguments.output_file.is_none().then_some(&script),
+            file: arguments.output_file.as_deref(),
             source: None,
         },
     };

@@ -34,7 +34,7 @@ use crate::{
     after_help = "A follower, if there is one, sends the snapshot through the API server of the workload cluster. The \
         file or the object gets its name only after the command has checked the hash of the snapshot. The snapshot \
         contains every Secret of the workload cluster: store it like a private key, or \
-        pipe it to a program that encrypts, such as age. To restore it: kubectl kcp etcd restore NAME --from FILE --script-file SCRIPT
+        pipe it to a program that encrypts, such as age. To restore it: kubectl kcp etcd restore NAME --from FILE --output-file SCRIPT
 
 s3://BUCKET/NAME is an object of S3, or of a server with the same API at AWS_ENDPOINT_URL. A name that ends with / is a folder. \
         The credentials and the region are those of AWS's tools: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, \

@@ -8,7 +8,7 @@ use crate::output::{OutputArguments, OutputFormats};
 
 /// Check manifests, or with `--cluster` the objects of a cluster, against the admission rules.
 #[derive(Debug, Default, Args)]
-#[command(after_help = LINT_HELP, mut_arg("output", |output| output.value_parser(OutputFormats::LINT)))]
+#[command(after_help = LINT_HELP, mut_arg("output", |output| output.value_parser(OutputFormats::LINT).hide_possible_values(false)))]
 pub struct LintArguments {
     /// Manifests to check: files, folders, or - for stdin
     #[arg(short, long = "filename", value_name = "FILE", num_args = 1..,

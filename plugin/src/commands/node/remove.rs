@@ -46,7 +46,7 @@ const TEARDOWN: &str = include_str!("remove/teardown.sh");
 pub(super) async fn run(arguments: &RemoveArguments, session: &Session) -> anyhow::Result<Verdict> {
     let end = Instant::now() + arguments.timeout;
     let file = arguments
-        .teardown_file
+        .output_file
         .as_deref()
         .map(NewFile::create)
         .transpose()?;
@@ -71,7 +71,7 @@ pub(super) async fn run(arguments: &RemoveArguments, session: &Session) -> anyho
         node: &arguments.node,
         removal: &removal,
         script: script.as_deref(),
-        file: arguments.teardown_file.as_deref(),
+        file: arguments.output_file.as_deref(),
     };
     let text = anstream::adapter::strip_str(&report.summary(Layout::default())).to_string();
     // Text on stdout is the script, so that it can be piped to the host.

@@ -52,7 +52,7 @@ use document::PoolLease;
   kubectl kcp pool lease hosts --cluster-deployment paris --claim --wait=1h")]
 #[command(group = ArgGroup::new("lessee").required(true))]
 #[command(mut_arg("output", |output| {
-    output.value_parser(OutputFormats::LEASE).requires_if("install-config", "install_config").requires_if("kubeconfig", "claim")
+    output.value_parser(OutputFormats::LEASE).hide_possible_values(false).requires_if("install-config", "install_config").requires_if("kubeconfig", "claim")
 }))]
 pub struct LeaseArguments {
     /// Name of the cluster pool

@@ -6,9 +6,9 @@ use clap::{ArgAction, Args, Subcommand};
 use jiff::Timestamp;
 
 use crate::{
-    arguments::{ControlPlaneName, parse_control_plane},
+    arguments::{ControlPlaneName, parse_control_plane, parse_timestamp},
     change::{
-        arguments::{ReviewArguments, WriteArguments},
+        arguments::{ReviewArguments, WaitArguments, WriteArguments},
         confirmation::ConfirmArguments,
     },
     commands::etcd::snapshot_first::SnapshotFirstArguments,
@@ -56,7 +56,7 @@ pub struct StartArguments {
     pub name: ControlPlaneName,
 
     /// Start at this time, such as 2026-12-24T02:00:00Z
-    #[arg(long, value_name = "RFC3339")]
+    #[arg(long, value_name = "RFC3339", value_parser = parse_timestamp)]
     pub at: Option<Timestamp>,
 
     /// Start after this duration, such as 30m or 8h
@@ -85,7 +85,7 @@ pub struct StartArguments {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   kubectl kcp rollout cancel edge
-  kubectl kcp rollout cancel edge --running --dry-run client")]
+  kubectl kcp rollout cancel edge --running --dry-run")]
 pub struct CancelArguments {
     /// Control plane whose rollout to cancel, as NAME, kcp/NAME or cluster/NAME
     #[arg(value_parser = parse_control_plane)]
@@ -120,10 +120,8 @@ pub struct UndoArguments {
     #[command(flatten)]
     pub confirm: ConfirmArguments,
 
-    /// Wait until every Machine has the earlier spec, at most this long [default without a value: 1h]
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration, num_args = 0..=1,
-          require_equals = true, default_missing_value = "1h", conflicts_with_all = ["dry_run", "output"])]
-    pub wait: Option<Duration>,
+    #[command(flatten)]
+    pub wait: WaitArguments,
 
     #[command(flatten)]
     pub write: WriteArguments,

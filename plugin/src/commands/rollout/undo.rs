@@ -39,7 +39,7 @@ pub(super) async fn run(arguments: &UndoArguments, session: &Session) -> anyhow:
         force_effect: Some(FORCE_EFFECT),
         waits_for_replacement: true,
     };
-    let before = match arguments.wait {
+    let before = match arguments.wait.limit() {
         Some(_) => Some(reader.read_snapshot(&connection.namespace, name).await?),
         None => None,
     };
@@ -51,7 +51,7 @@ pub(super) async fn run(arguments: &UndoArguments, session: &Session) -> anyhow:
         |snapshot, context| decide_with_diff(snapshot, arguments, api_version, context),
     );
     let verdict = engine.report(&verb, &Box::pin(changed).await?).await?;
-    let (Verdict::Met, Some(timeout)) = (verdict, arguments.wait) else {
+    let (Verdict::Met, Some(timeout)) = (verdict, arguments.wait.limit()) else {
         return Ok(verdict);
     };
     let namespace = &connection.namespace;

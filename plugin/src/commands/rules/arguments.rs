@@ -14,7 +14,7 @@ use crate::output::{OutputArguments, OutputFormats};
   kubectl kcp rules
   kubectl kcp rules -o name"
 )]
-#[command(mut_arg("output", |output| output.value_parser(OutputFormats::RULES)))]
+#[command(mut_arg("output", |output| output.value_parser(OutputFormats::RULES).hide_possible_values(false)))]
 pub struct RulesArguments {
     /// A subcommand; without one, the command lists the rules
     #[command(subcommand)]

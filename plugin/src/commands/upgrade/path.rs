@@ -57,7 +57,7 @@ pub(super) async fn run(
             engine.print_text(&text(&path))?;
         }
         is_first = false;
-        match (&path.next, arguments.wait) {
+        match (&path.next, arguments.wait.limit()) {
             (NextStep::Complete, _) if has_waited => return Ok(Verdict::Met),
             (NextStep::Complete, _) => {
                 let why = format!("the version is already {to}, with all Machines ready and up to date");

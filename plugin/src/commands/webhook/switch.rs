@@ -70,8 +70,8 @@ pub struct EnableArguments {
 /// The arguments that `webhook disable` and `webhook enable` share.
 #[derive(Debug, Args)]
 pub struct SwitchArguments {
-    /// Check the change, but do not store it
-    #[arg(long, value_enum, value_name = "WHERE")]
+    /// Check the change without writing it: only locally (client, the default), or also on the server (server)
+    #[arg(long, value_name = "WHERE", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "client")]
     pub dry_run: Option<DryRun>,
 
     /// Name under which the server records the change

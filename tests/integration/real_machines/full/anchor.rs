@@ -298,7 +298,7 @@ impl Anchored {
         kubectl
             .succeed(["apply", "-f", &roles.display().to_string()])
             .await?;
-        let validated = kubectl.run(["kcp", "validate"]).await?;
+        let validated = kubectl.run(["kcp", "validate", "--this-cluster"]).await?;
         let lines: Vec<&str> = validated.stdout.lines().skip(1).collect();
         let passes = |name| {
             let mut of_node = lines

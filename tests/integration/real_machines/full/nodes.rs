@@ -193,7 +193,7 @@ impl Scene {
             "--yes",
             "--timeout",
             "10s",
-            "--teardown-file",
+            "--output-file",
             &file,
         ];
         let stopped = self.kcp_node(&removal).await?;
@@ -464,7 +464,7 @@ impl Scene {
     /// Removes a Node, and returns the script for its host.
     async fn remove(&self, host: &Machine, options: &[&str]) -> Result<String> {
         let file = self.file(&format!("teardown-{}-{}", host.name(), self.scripts));
-        let fixed = ["remove", host.name(), "--yes", "--teardown-file", &file];
+        let fixed = ["remove", host.name(), "--yes", "--output-file", &file];
         let arguments: Vec<&str> = fixed.iter().chain(options).copied().collect();
         let removed = self.kcp_node(&arguments).await?;
         let expected = format!("node/{} removed", host.name());

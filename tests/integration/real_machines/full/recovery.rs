@@ -234,7 +234,7 @@ async fn script(management: &ManagementCluster, survivor: &Machine) -> Result<St
         NAME,
         "--survivor",
         survivor.name(),
-        "--script-file",
+        "--output-file",
         &path,
     ];
     let written = kcp(management, &command).await?;

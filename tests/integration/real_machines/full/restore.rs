@@ -227,7 +227,7 @@ impl Bench<'_> {
             NAME,
             "--survivor",
             survivor.name(),
-            "--script-file",
+            "--output-file",
             path,
         ];
         let command: Vec<&str> = command.into_iter().chain(from).collect();

@@ -130,7 +130,7 @@ impl Scene {
         self.has_all_keys().await?;
         let file = self.file("teardown.sh");
         let removed = self
-            .kcp_node(&["remove", self.store.name(), "--yes", "--teardown-file", &file])
+            .kcp_node(&["remove", self.store.name(), "--yes", "--output-file", &file])
             .await?;
         ensure!(removed.code == 0, "{removed}");
         fs::read_to_string(&file).with_context(|| format!("reading {file}"))

@@ -54,8 +54,8 @@ The command reads the snapshot on this machine, with etcd and etcdutl of PATH: i
         PATH. Then `kubectl kcp etcd recover NAME --continue` replaces the other Machines.
 
 Examples:
-  kubectl kcp etcd restore edge --from edge.db --script-file restore.sh
-  kubectl kcp etcd restore edge --from s3://backups/prod/ --survivor edge-9hng4 --script-file restore.sh"
+  kubectl kcp etcd restore edge --from edge.db --output-file restore.sh
+  kubectl kcp etcd restore edge --from s3://backups/prod/ --survivor edge-9hng4 --output-file restore.sh"
 )]
 pub struct RestoreArguments {
     /// Control plane, as NAME, kcp/NAME or cluster/NAME
@@ -75,7 +75,7 @@ pub struct RestoreArguments {
 
     /// Create this file with the script for the host
     #[arg(long, value_name = "FILE")]
-    pub script_file: PathBuf,
+    pub output_file: PathBuf,
 
     /// The output format.
     #[command(flatten)]
@@ -94,7 +94,7 @@ pub async fn run(arguments: &RestoreArguments, session: &Session) -> anyhow::Res
 async fn restore(arguments: &RestoreArguments, session: &Session) -> anyhow::Result<Verdict> {
     let terminal = &session.terminal;
     // Create the file first, so that a folder that cannot be written is an error before the reads.
-    let mut file = NewFile::create(&arguments.script_file)?;
+    let mut file = NewFile::create(&arguments.output_file)?;
     let connection = session.connect_within(READ_LIMIT).await?;
     let reader = Reader::discover(&connection).await?;
     let limit = ReadLimit::per_read(READ_LIMIT);
@@ -107,7 +107,7 @@ async fn restore(arguments: &RestoreArguments, session: &Session) -> anyhow::Res
     let authority = read_authority(&reader, control_plane.namespace(), cluster, limit).await;
     let authority = authority.context("cannot find out to which cluster the snapshot must belong")?;
     let place = snapshot_place(&arguments.from, &connection.namespace, &name).await?;
-    let local = LocalSnapshot::read(place, &arguments.script_file, terminal).await?;
+    let local = LocalSnapshot::read(place, &arguments.output_file, terminal).await?;
     let (copy, downloaded) = local.inspect(&observed, connection.now(), terminal).await?;
     terminal.stop_spinning();
     let survivor = arguments.survivor.as_deref();
@@ -127,7 +127,7 @@ async fn restore(arguments: &RestoreArguments, session: &Session) -> anyhow::Res
         outcome: RecoveryOutcome::Script {
             remains: &remains,
             script: None,
-            file: Some(&arguments.script_file),
+            file: Some(&arguments.output_file),
             source: Some(&copy),
         },
     };

@@ -17,7 +17,7 @@ use crate::{
         the drain fails or times out, the Node stays cordoned, and nothing else has changed except for the evicted pods.
 
 Examples:
-  kubectl kcp node remove worker-7 --yes --teardown-file teardown.sh
+  kubectl kcp node remove worker-7 --yes --output-file teardown.sh
   kubectl kcp node remove worker-7 --dry-run
   kubectl kcp node remove control-plane-2 --etcd-ca ca.crt --etcd-certificate client.crt --etcd-key client.key"
 )]
@@ -47,7 +47,7 @@ pub struct RemoveArguments {
 
     /// Create this file with the script for the host, instead of printing the script
     #[arg(long, value_name = "FILE")]
-    pub teardown_file: Option<PathBuf>,
+    pub output_file: Option<PathBuf>,
 
     /// The output format. If it is set, messages go to stderr.
     #[command(flatten)]

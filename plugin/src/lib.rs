@@ -134,9 +134,15 @@ fn parse(command: &clap::Command, arguments: &[OsString]) -> Result<Arguments, c
             ContextValue::String(word) => Some(word.clone()),
             _ => None,
         });
-        if let Some(meant) = word.and_then(|word| meant(&path.join(" "), &word)) {
+        let tip = word.and_then(|word| {
+            let index = arguments.iter().position(|argument| *argument == *word);
+            let previous = index.and_then(|index| arguments.get(index.checked_sub(1)?)?.to_str());
+            meant(&path.join(" "), previous, &word)
+        });
+        if let Some(meant) = tip {
             error.remove(ContextKind::SuggestedSubcommand);
-            let tip = StyledStr::from(format!("to do this, run: {meant}"));
+            error.remove(ContextKind::SuggestedArg);
+            let tip = StyledStr::from(format!("to do this, write: {meant}"));
             error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
         }
         error

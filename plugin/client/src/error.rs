@@ -241,10 +241,7 @@ impl Error {
                 "check the address: a proxy or a login page may have responded instead of the API server"
                     .to_owned()
             }
-            // Every API server serves these.
-            Self::NotServed { resource, .. }
-                if resource.starts_with('/') || resource.ends_with(".k8s.io") =>
-            {
+            Self::NotServed { resource, .. } if resource.starts_with('/') || is_built_in(resource) => {
                 "check the address: the server at this address is not a Kubernetes API server".to_owned()
             }
             Self::NotServed { product, .. } => {
@@ -296,6 +293,12 @@ impl Error {
     }
 }
 
+/// Whether every API server has this resource, without CRDs. `resource` has the form `plural.group`.
+fn is_built_in(resource: &str) -> bool {
+    let group = resource.split_once('.').map_or("", |(_, group)| group);
+    matches!(group, "coordination.k8s.io" | "admissionregistration.k8s.io")
+}
+
 /// Describes a kubeconfig error. Keeps only the position of a parser's error, because the parser's message may quote
 /// tokens and keys.
 fn without_secrets(error: &KubeconfigError) -> String {
@@ -315,11 +318,11 @@ fn without_secrets(error: &KubeconfigError) -> String {
 
 #[cfg(test)]
 mod tests {
-    use kcp_api::kind::KUBEADM_CONTROL_PLANE;
+    use kcp_api::{KubeadmControlPlane, decode, kind::KUBEADM_CONTROL_PLANE};
     use kube::{config::Kubeconfig, core::Status};
 
     use super::Error;
-    use crate::Action;
+    use crate::{Action, discovery::product_of};
 
     #[test]
     fn what_is_not_in_the_kubeconfig_can_be_listed() {
@@ -361,6 +364,33 @@ mod tests {
             )
         );
         assert_eq!(hint("clusters.cluster.x-k8s.io"), None);
+    }
+
+    #[test]
+    fn another_server_than_an_api_server_is_named() {
+        let not_served = |resource: &str| {
+            let (resource, server) = (resource.to_owned(), "https://s".to_owned());
+            let product = product_of(&resource);
+            let error = Error::NotServed {
+                resource,
+                product,
+                server,
+            };
+            error.hint().unwrap_or_default()
+        };
+        let other = "check the address: the server at this address is not a Kubernetes API server";
+        assert_eq!(not_served("/apis"), other);
+        assert_eq!(not_served("leases.coordination.k8s.io"), other);
+        assert_eq!(
+            not_served("clusterpools.hive.openshift.io"),
+            "check that the context is right; if it is, install Hive in this cluster"
+        );
+        for (text, is_other) in [("<html>", true), ("{\"spec\": 1}", false)] {
+            let action = Action::new("get", &KUBEADM_CONTROL_PLANE.api_resource("v1beta2"));
+            let source = decode::<KubeadmControlPlane>(text).expect_err("no control plane");
+            let hint = Error::malformed(action, source).hint();
+            assert_eq!(hint.is_some(), is_other, "{text}: {hint:?}");
+        }
     }
 
     #[test]

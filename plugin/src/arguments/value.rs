@@ -61,7 +61,18 @@ pub fn parse_reason(text: &str) -> Result<String, String> {
 mod tests {
     use std::time::Duration;
 
-    use super::{parse_request_timeout, parse_timeout};
+    use super::{parse_request_timeout, parse_timeout, parse_timestamp};
+
+    #[test]
+    fn a_time_has_a_time_zone() {
+        for text in ["2026-12-24T02:00:00Z", "2026-12-24T02:00:00+01:00"] {
+            assert!(parse_timestamp(text).is_ok(), "{text}");
+        }
+        for text in ["tomorrow", "02:00", "2026-12-24T02:00:00", ""] {
+            let error = parse_timestamp(text).unwrap_err();
+            assert!(error.starts_with("expected a time with its zone, such as 2026-12-24T02:00:00Z"), "{text}");
+        }
+    }
 
     #[test]
     fn only_the_flag_of_kubectl_takes_seconds_without_a_unit() {

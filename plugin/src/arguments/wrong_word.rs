@@ -1,5 +1,7 @@
 //! The command that was meant by a word which no command has, for words that people know from kubectl, etcdctl and boskos.
 
+use crate::arguments::parse_duration;
+
 /// A word where it is often used, and the arguments that were meant.
 struct WrongWord {
     /// The subcommands before the word; empty for the first word.
@@ -164,8 +166,15 @@ const WRONG_WORDS: &[WrongWord] = &[
 ];
 
 /// What was probably meant by a word that a command does not accept; `None` if nothing is known. `path` are the subcommands before
-/// the word, separated by spaces.
-pub fn meant(path: &str, word: &str) -> Option<String> {
+/// the word, separated by spaces, and `previous` is the argument before it.
+pub fn meant(path: &str, previous: Option<&str>, word: &str) -> Option<String> {
+    match previous {
+        Some("--wait") if parse_duration(word).is_ok() => return Some(format!("--wait={word}")),
+        Some(kind @ ("cluster" | "kcp" | "machine")) if path.split(' ').next_back() != Some(kind) => {
+            return Some(format!("{kind}/{word}"));
+        }
+        _ => {}
+    }
     let known = WRONG_WORDS
         .iter()
         .find(|known| known.after == path && known.words.contains(&word));
@@ -182,6 +191,8 @@ pub fn meant(path: &str, word: &str) -> Option<String> {
             Some(format!("kubectl kcp upgrade NAME --to {version}"))
         }
         "scale" if word.parse::<u32>().is_ok() => Some(format!("kubectl kcp scale NAME --replicas={word}")),
+        "etcd snapshot" => Some(format!("--output-file {word}")),
+        "pool exec" => Some(format!("-- {word}")),
         "lint" => Some(format!("kubectl kcp lint -f {word}")),
         "rules" => Some(format!("kubectl kcp explain {word}")),
         _ => None,
@@ -195,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_wrong_word_leads_to_the_command_that_was_meant() {
-        for (path, word, expected) in [
+        for (path, words, expected) in [
             ("", "get", Some("kubectl kcp status")),
             ("", "statsu", None),
             ("etcd", "status", Some("kubectl kcp etcd members NAME")),
@@ -206,6 +217,11 @@ mod tests {
                 Some("kubectl kcp upgrade NAME --to v1.34.2"),
             ),
             ("upgrade", "edge2", None),
+            ("status", "cluster edge", Some("cluster/edge")),
+            ("machine", "machine m1", None),
+            ("scale", "--wait 5m", Some("--wait=5m")),
+            ("etcd snapshot", "edge x.db", Some("--output-file x.db")),
+            ("pool exec", "hosts ls", Some("-- ls")),
             ("scale", "3", Some("kubectl kcp scale NAME --replicas=3")),
             ("lint", "x.yaml", Some("kubectl kcp lint -f x.yaml")),
             (
@@ -214,7 +230,11 @@ mod tests {
                 Some("kubectl kcp explain replicas-even"),
             ),
         ] {
-            assert_eq!(meant(path, word).as_deref(), expected, "{path} {word}");
+            let (previous, word) = match words.split_once(' ') {
+                Some((previous, word)) => (Some(previous), word),
+                None => (None, words),
+            };
+            assert_eq!(meant(path, previous, word).as_deref(), expected, "{path} {words}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! The decision of `upgrade --to`, which upgrades a control plane across several minor versions: which
+//! The decision of `upgrade --via`, which upgrades a control plane across several minor versions: which
 //! versions remain, and what the next step is.
 //!
 //! The decision depends only on what the cluster shows now, so a command that was interrupted can run again.

@@ -168,7 +168,7 @@ impl PoolLease {
         &self.warnings
     }
 
-    /// The leased customization as `RESOURCE/NAME`, as `kubectl get -o name` prints it.
+    /// The leased customization as `RESOURCE.GROUP/NAME`, as `kubectl get -o name` prints it.
     pub(crate) fn resource_name(&self) -> Option<String> {
         self.customization.as_ref().map(resource_name)
     }

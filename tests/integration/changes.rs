@@ -1,7 +1,7 @@
 //! Changes by `kubectl kcp`, and their refusal, under real controllers with real etcd members.
 
 use anyhow::{Context as _, Result, bail, ensure};
-use kcp_rules::row::merge;
+use kcp_rules::testing::row::merge;
 use kcp_tests::cluster::Cluster;
 use kcp_tests::kubectl::CommandOutput;
 use kcp_tests::machines::WorkloadCluster;

@@ -9,9 +9,9 @@ use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
 use kcp_rules::api::{KubeadmControlPlane, decode};
-use kcp_rules::case::{Base, V1BETA1, V1BETA2};
 use kcp_rules::defaulting::SetDefaults as _;
-use kcp_rules::row::merge;
+use kcp_rules::testing::case::{Base, V1BETA1, V1BETA2};
+use kcp_rules::testing::row::merge;
 use kcp_tests::cluster_api_alone::ClusterApiAlone;
 use kcp_tests::kubectl::Kubectl;
 use kcp_tests::wait;

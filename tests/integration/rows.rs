@@ -23,7 +23,7 @@ mod send;
 
 use std::sync::Arc;
 
-use kcp_rules::{case::Case, topics::written_cases};
+use kcp_rules::testing::{case::Case, cases::written_cases};
 use tokio::{sync::Semaphore, task::JoinSet};
 
 use crate::shared::with_management_cluster;

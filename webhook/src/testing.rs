@@ -40,7 +40,7 @@ use crate::{
 
 /// A control plane that every rule accepts.
 pub(crate) fn control_plane() -> Value {
-    kcp_rules::case::Base::ControlPlane("v1beta2").object()
+    kcp_rules::testing::case::Base::ControlPlane("v1beta2").object()
 }
 
 /// A router without API access.

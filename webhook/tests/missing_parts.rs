@@ -10,9 +10,12 @@ use kcp_rules::{
         Cluster, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane,
         KubeadmControlPlaneTemplate, decode,
     },
-    case::{Base, Case, NOW, Write},
     judge,
-    row::Row,
+    testing::{
+        case::{Base, Case, NOW, Write},
+        cases::cases_of,
+        row::Row,
+    },
     topics,
     view::{Part, View},
 };
@@ -73,8 +76,8 @@ fn evaluate_twice<T: HasRules>(case: &Case, new: &T, old: Option<&T>, clusters: 
 #[test]
 fn the_second_evaluation_needs_nothing_beyond_the_first() {
     for topic in topics::TOPICS {
-        let clusters: Vec<fn() -> View> = topic.cases.iter().map(|case| case.view).collect();
-        for case in topic.cases {
+        let clusters: Vec<fn() -> View> = cases_of(topic).iter().map(|case| case.view).collect();
+        for case in cases_of(topic) {
             for &base in case.bases {
                 let row = Row { case, base };
                 let new = row.new_object().unwrap().to_string();

@@ -139,7 +139,7 @@ pub fn server_rejection(status: &Status) -> Vec<String> {
 mod tests {
     use kcp_rules::{
         Action, Configuration,
-        case::{Base, V1BETA1, V1BETA2},
+        testing::case::{Base, V1BETA1, V1BETA2},
         view::{Cluster, View},
     };
     use kube::core::Status;

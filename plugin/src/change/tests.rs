@@ -5,7 +5,7 @@ use std::sync::{
 
 use http::Method;
 use kcp_api::Object as _;
-use kcp_rules::case::{Base, V1BETA2};
+use kcp_rules::testing::case::{Base, V1BETA2};
 use serde_json::{Value, json};
 
 use crate::{

@@ -33,7 +33,7 @@ use crate::{
     verdict::Verdict,
 };
 use check::{AuditCheckExplanation, CheckExplanation, LintCheckExplanation};
-use rule::{ExplainedRule, RuleExplanation};
+use rule::{RuleExplanation, rule_document, rule_facts};
 
 /// Explain the id at the end of a message: a rule, or a check of status, audit or lint.
 #[derive(Debug, Args)]
@@ -141,7 +141,7 @@ impl Explained {
 
     fn facts(self) -> Vec<(&'static str, String)> {
         match self {
-            Self::Rule(rule) => ExplainedRule::new(rule).facts(),
+            Self::Rule(rule) => rule_facts(rule),
             Self::Check(check) => check::check_facts(check),
             Self::AuditCheck(check) => check::audit_facts(check),
             Self::Lint(check) => check::lint_facts(check),
@@ -150,9 +150,7 @@ impl Explained {
 
     fn document(self) -> ExplanationItem {
         match self {
-            Self::Rule(rule) => {
-                ExplanationItem::Rule(Box::new(Versioned(ExplainedRule::new(rule).document())))
-            }
+            Self::Rule(rule) => ExplanationItem::Rule(Box::new(Versioned(rule_document(rule)))),
             Self::Check(check) => ExplanationItem::Check(Box::new(Versioned(check::check_document(check)))),
             Self::AuditCheck(check) => ExplanationItem::AuditCheck(Versioned(check::audit_document(check))),
             Self::Lint(check) => ExplanationItem::LintCheck(Versioned(check::lint_document(check))),

@@ -1,6 +1,6 @@
 //! A review for each class of rules, and the objects in it.
 
-use kcp_rules::case::{Base, V1BETA2};
+use kcp_rules::testing::case::{Base, V1BETA2};
 use serde_json::{Value, json};
 
 pub(super) const NAMESPACE: &str = "default";

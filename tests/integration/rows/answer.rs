@@ -5,8 +5,8 @@ use std::error::Error;
 use std::fmt;
 
 use anyhow::{Result, ensure};
-use kcp_rules::case::{Answer, Base};
-use kcp_rules::row::Row;
+use kcp_rules::testing::case::{Answer, Base};
+use kcp_rules::testing::row::Row;
 use kcp_rules::topics::rules;
 use kcp_rules::{Action, Finding};
 use serde_json::Value;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use kcp_rules::Configuration;
-use kcp_rules::case::{Base, Case, V1BETA1, V1BETA2, Write};
-use kcp_rules::topics::written_cases;
+use kcp_rules::testing::case::{Base, Case, V1BETA1, V1BETA2, Write};
+use kcp_rules::testing::cases::written_cases;
 use kcp_tests::addresses::free_port;
 use kcp_tests::cluster_api::FEATURE_GATES;
 use kcp_tests::cluster_api_alone::ClusterApiAlone;

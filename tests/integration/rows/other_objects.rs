@@ -1,6 +1,6 @@
 //! The other objects of a row.
 
-use kcp_rules::case::Base;
+use kcp_rules::testing::case::Base;
 use kcp_rules::view::{self, View};
 use serde_json::{Value, json};
 
@@ -96,7 +96,7 @@ fn named(base: Base, name: &str) -> Value {
 /// Sets a `deletionTimestamp`. The server sets the time itself.
 fn deleting(mut object: Value, deleting: bool) -> Value {
     if deleting {
-        object["metadata"]["deletionTimestamp"] = json!(kcp_rules::case::NOW);
+        object["metadata"]["deletionTimestamp"] = json!(kcp_rules::testing::case::NOW);
     }
     object
 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result};
 use jiff::{Timestamp, ToSpan as _};
-use kcp_rules::case::NOW;
+use kcp_rules::testing::case::NOW;
 use kube::Client;
 use serde_json::{Value, json};
 

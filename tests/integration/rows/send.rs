@@ -1,8 +1,8 @@
 //! Sends a row: first creates the other objects without any webhook, then sends the write itself as a dry run.
 
 use anyhow::{Context as _, Result};
-use kcp_rules::case::{Answer, Base, Write};
-use kcp_rules::row::Row;
+use kcp_rules::testing::case::{Answer, Base, Write};
+use kcp_rules::testing::row::Row;
 use kube::Client;
 use serde_json::json;
 

@@ -1,6 +1,6 @@
 //! Reviews as API servers send them: with managed fields, and with many fields that no rule reads.
 
-use kcp_rules::case::{Base, V1BETA2};
+use kcp_rules::testing::case::{Base, V1BETA2};
 use serde_json::{Value, json};
 
 /// A review that the client sends, and how often it sends it.

@@ -5,7 +5,6 @@
 //!
 //! Each module uses only modules below it in this list, which a test checks.
 //!
-//! - [`row`]: applies all rules to one case
 //! - [`registration`]: the webhook configurations, and how to disable and enable them
 //! - [`probe`]: the report of `kcp-webhook probe`
 //! - [`judge`], [`overrides`]: apply all rules, and the overrides of users, to one change
@@ -20,7 +19,6 @@
 //! - [`go_template`]: the syntax of the templates for names of Machines
 //! - [`leader_migration`]: the controllers of kube-controller-manager that can migrate, and the configuration of KEP-2436
 //! - [`components`]: the flags, feature gates, admission plugins and APIs that each version of a component knows
-//! - [`case`]: accepted and rejected examples of each rule
 //! - [`configuration`]: the actions that an operator sets for rules, and exemptions
 //! - [`exemption`]: exemptions of writes by user, group and namespace; findings do not deny an exempt write
 //! - [`finding`], [`rule`]: a violation of a rule, and the definition of a rule
@@ -39,7 +37,6 @@ pub mod action;
 pub mod admission_policy;
 pub mod anchor;
 pub mod api_proxy;
-pub mod case;
 pub mod cel;
 pub mod change;
 pub mod components;
@@ -58,8 +55,9 @@ pub mod pool_version;
 pub mod probe;
 pub mod progress;
 pub mod registration;
-pub mod row;
 pub mod rule;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod topics;
 pub mod topology;
 pub mod trusted_users;

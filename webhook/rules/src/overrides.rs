@@ -157,7 +157,7 @@ fn parse_entry(entry: &str, now: Timestamp) -> Result<Override, OverrideError<'_
 #[cfg(test)]
 mod tests {
     use super::{MAX_ENTRIES, MAX_ID_BYTES, OverrideError, parse};
-    use crate::case::NOW;
+    use crate::testing::case::NOW;
 
     #[test]
     fn a_long_id_is_not_compared() {

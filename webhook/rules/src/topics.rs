@@ -1,5 +1,5 @@
-//! Every rule, by topic. A topic is one file with a table of rules, their functions and a table of cases. The topic
-//! [`component_flags`] also has a folder with the checks that its functions apply.
+//! Every rule, by topic. A topic is one file with a table of rules and their functions. The topic [`component_flags`] also
+//! has a folder with the checks that its functions apply. The cases of a topic are in `testing/cases`.
 
 pub mod certificates;
 pub mod component_files;
@@ -45,7 +45,7 @@ pub mod topology;
 pub mod users;
 pub mod version;
 
-use crate::{case::Case, rule::Rule};
+use crate::rule::Rule;
 
 /// A group of related rules.
 #[derive(Clone, Copy, Debug)]
@@ -54,8 +54,6 @@ pub struct Topic {
     pub name: &'static str,
     /// The rules of the topic, in the order in which findings are reported.
     pub rules: &'static [Rule],
-    /// Accepted and rejected examples of the rules.
-    pub cases: &'static [Case],
 }
 
 /// All topics, in the order in which findings are reported.
@@ -106,12 +104,6 @@ pub static TOPICS: &[Topic] = &[
 /// All rules, in the order in which findings are reported.
 pub fn rules() -> impl Iterator<Item = &'static Rule> {
     TOPICS.iter().flat_map(|topic| topic.rules)
-}
-
-/// The cases that write the object itself. Tests can send only these to an API server.
-pub fn written_cases() -> impl Iterator<Item = &'static Case> {
-    let all = TOPICS.iter().flat_map(|topic| topic.cases);
-    all.filter(|case| !case.in_topology)
 }
 
 /// Whether a rule has this id.

@@ -5,9 +5,11 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use kcp_rules::{
-    case::{Answer, Base, CONTROL_PLANES, Case, TEMPLATES, V1BETA1, Write},
-    row::Row,
-    topics::TOPICS,
+    testing::{
+        case::{Answer, Base, CONTROL_PLANES, Case, TEMPLATES, V1BETA1, Write},
+        cases::cases,
+        row::Row,
+    },
 };
 use serde_json::{Map, Value};
 
@@ -150,7 +152,7 @@ fn lacks(case: &Case, base: Base) -> Option<String> {
 #[test]
 fn every_case_lists_the_versions_that_have_its_fields() {
     let mut wrong = Vec::new();
-    for case in TOPICS.iter().flat_map(|topic| topic.cases) {
+    for case in cases() {
         for base in versions(case) {
             let Case {
                 name, bases, answer, ..

@@ -17,8 +17,8 @@ use std::{
 use kcp_rules::{
     Change, Configuration,
     api::{KubeadmControlPlane, decode},
-    case::{Base, V1BETA1, V1BETA2},
     judge,
+    testing::case::{Base, V1BETA1, V1BETA2},
 };
 use serde_json::{Value, json};
 

@@ -11,9 +11,10 @@
 use kcp_rules::{
     Action, Change, Configuration, Context, Judgement,
     api::{ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane, decode},
-    case::{Base, NOW, V1BETA2},
     configuration::ConfigurationError,
-    judge, topics,
+    judge,
+    testing::case::{Base, NOW, V1BETA2},
+    topics,
     view::{Cluster, View},
 };
 use serde_json::{Value, json};

@@ -15,9 +15,9 @@ use kcp_rules::{
         ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane,
         KubeadmControlPlaneTemplate, decode,
     },
-    case::{Base, NOW, V1BETA1, V1BETA2},
     feature_gates::FeatureGates,
     judge,
+    testing::case::{Base, NOW, V1BETA1, V1BETA2},
     view::{self, View},
 };
 use proptest::prelude::*;

@@ -16,10 +16,11 @@ use kcp_rules::{
         ClusterDeploymentCustomization, DecodeError, KubeadmControlPlane, KubeadmControlPlaneTemplate,
         control_plane::Shape, decode,
     },
-    case::{Base, NOW, V1BETA1, V1BETA2},
     defaulting::SetDefaults,
     feature_gates::FeatureGates,
-    judge, topics,
+    judge,
+    testing::case::{Base, NOW, V1BETA1, V1BETA2},
+    topics,
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json};

@@ -13,9 +13,11 @@ use std::collections::BTreeSet;
 use kcp_rules::{
     Action, Change, Configuration, Context, Finding, InTopology, Judgement,
     api::{Cluster, KubeadmControlPlane, decode},
-    case::{Base, NOW, V1BETA1, V1BETA2},
     judge,
-    row::merge,
+    testing::{
+        case::{Base, NOW, V1BETA1, V1BETA2},
+        row::merge,
+    },
     topics::rules,
     topology::{ControlPlaneChange, Source},
     trusted_users,

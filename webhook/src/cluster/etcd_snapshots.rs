@@ -36,7 +36,7 @@ impl Caches {
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
-    use kcp_rules::case::NOW;
+    use kcp_rules::testing::case::NOW;
     use serde_json::{Value, json};
 
     use super::{Caches, MAX_CONTROL_PLANES};

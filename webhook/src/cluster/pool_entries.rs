@@ -67,7 +67,7 @@ fn merge_beyond_limit(mut pools: BTreeMap<PoolName, PoolEntries>) -> BTreeMap<Po
 
 #[cfg(test)]
 mod tests {
-    use kcp_rules::case::NOW;
+    use kcp_rules::testing::case::NOW;
     use serde_json::{Value, json};
 
     use super::{Caches, OTHER_POOLS, POOLS, PoolEntries, PoolName};

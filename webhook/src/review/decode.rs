@@ -353,7 +353,7 @@ impl<'a> Review<'a> {
 
 #[cfg(test)]
 mod tests {
-    use kcp_rules::case::{Base, V1BETA2};
+    use kcp_rules::testing::case::{Base, V1BETA2};
     use serde_json::{Value, json};
 
     use super::*;

@@ -1,6 +1,6 @@
 //! Reviews that are made to take much time for their size.
 
-use kcp_rules::case::Base;
+use kcp_rules::testing::case::Base;
 use serde_json::{Value, json};
 
 const BYTES: usize = 250_000;

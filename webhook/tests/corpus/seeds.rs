@@ -3,8 +3,11 @@
 use std::{fs, path::Path};
 
 use kcp_rules::{
-    case::{Base, Case, Write},
-    topics::{rules, written_cases},
+    testing::{
+        case::{Base, Case, Write},
+        cases::written_cases,
+    },
+    topics::rules,
 };
 use serde_json::{Value, json};
 

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use kcp_rules::case::Base;
+use kcp_rules::testing::case::Base;
 use serde_json::{Value, json};
 
 use crate::{

@@ -11,7 +11,7 @@ use std::{
 use http_body_util::Full;
 use hyper::{Request, Response, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
-use kcp_rules::case::Base;
+use kcp_rules::testing::case::Base;
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, time};
 

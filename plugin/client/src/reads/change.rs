@@ -227,7 +227,7 @@ mod tests {
     use http::Method;
     use kcp_api::Object as _;
     use kcp_etcd::{Member, Members};
-    use kcp_rules::case::{Base, V1BETA2};
+    use kcp_rules::testing::case::{Base, V1BETA2};
     use serde_json::{Value, json};
 
     use super::{ChangeSnapshot, EtcdSurvey, Fetched, LIMIT, Reading};

@@ -98,7 +98,7 @@ pub fn desired(text: &str, patch: &Value, denials: &[String]) -> Result<Desired,
 #[cfg(test)]
 mod tests {
     use kcp_rules::{
-        case::{Base, V1BETA1, V1BETA2},
+        testing::case::{Base, V1BETA1, V1BETA2},
         view::View,
     };
     use serde_json::json;

@@ -4,7 +4,7 @@ use kcp_api::{
     ConditionStatus, KubeadmControlPlane, decode,
     machine::{Bootstrap, Infrastructure},
 };
-use kcp_rules::case::{Base, V1BETA2};
+use kcp_rules::testing::case::{Base, V1BETA2};
 use serde_json::json;
 
 use crate::{

@@ -9,9 +9,11 @@ use std::{
 
 use kcp_rules::{
     Configuration,
-    case::{Base, Case, NOW, V1BETA1, V1BETA2, Write},
-    row::Row,
-    topics::written_cases,
+    testing::{
+        case::{Base, Case, NOW, V1BETA1, V1BETA2, Write},
+        cases::written_cases,
+        row::Row,
+    },
     view::View,
 };
 use serde_json::{Value, json};

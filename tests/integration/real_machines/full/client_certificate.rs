@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
-use kcp_rules::case::Base;
-use kcp_rules::row::merge;
+use kcp_rules::testing::case::Base;
+use kcp_rules::testing::row::merge;
 use kcp_tests::machines::real::{Addons, Images, KubeadmCluster, Machine, Site, webhook_image};
 use kcp_tests::{hive, manifests, products, wait};
 use serde_json::{Value, json};

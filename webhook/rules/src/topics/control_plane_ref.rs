@@ -3,19 +3,17 @@
 use crate::{
     action::Action,
     api::{Cluster, KubeadmControlPlane},
-    case::Case,
     cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults},
     rule::{Check, InTopology, ON_WRITE, Rule, Scope},
     topics::Topic,
-    view::{self, Part, View},
+    view::Part,
 };
 
 pub(super) const TOPIC: Topic = Topic {
     name: "control-plane-ref",
     rules: RULES,
-    cases: CASES,
 };
 
 const RULES: &[Rule] = &[
@@ -50,7 +48,7 @@ const RULES: &[Rule] = &[
     },
 ];
 
-const FIELD: &str = "spec.controlPlaneRef.name";
+pub(crate) const FIELD: &str = "spec.controlPlaneRef.name";
 
 fn references_unknown_control_plane(change: &Change<'_, Cluster<'_>>, faults: &mut Faults) {
     let Some(name) = change.new.control_plane_name() else {
@@ -97,47 +95,3 @@ fn cluster_references_other(change: &Change<'_, KubeadmControlPlane<'_>>, faults
         remedy: "change the Cluster's controlPlaneRef".into(),
     });
 }
-
-fn control_planes(names: &[&str]) -> View {
-    let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
-    View {
-        control_planes: names.into(),
-        ..View::default()
-    }
-}
-
-fn cluster_of(control_plane: &str) -> View {
-    let cluster = view::Cluster {
-        name: "example".to_owned(),
-        control_plane: Some(control_plane.to_owned()),
-        ..view::Cluster::default()
-    };
-    View {
-        cluster: Some(cluster).into(),
-        ..View::default()
-    }
-}
-
-const CASES: &[Case] = &[
-    Case::cluster("accepts_existing_control_plane", "{}", &[]).with_view(|| control_planes(&["example"])),
-    Case::cluster("accepts_when_control_planes_are_unknown", "{}", &[]),
-    Case::cluster(
-        "accepts_another_kind",
-        r#"{"spec":{"controlPlaneRef":{"kind":"AcmeControlPlane","name":"other"}}}"#,
-        &[],
-    )
-    .with_view(|| control_planes(&["example"])),
-    Case::cluster(
-        "rejects_missing_control_plane",
-        "{}",
-        &[("control-plane-ref-unknown", FIELD)],
-    )
-    .with_view(|| control_planes(&["another"])),
-    Case::create("accepts_control_plane_of_its_cluster", "{}", &[]).with_view(|| cluster_of("example")),
-    Case::create(
-        "warns_of_control_plane_that_its_cluster_does_not_refer_to",
-        "{}",
-        &[("control-plane-ref-other", "spec")],
-    )
-    .with_view(|| cluster_of("another")),
-];

@@ -4,7 +4,6 @@
 use crate::{
     action::Action,
     api::ControlPlaneSpec,
-    case::{Case, V1BETA1, V1BETA2},
     cel::{Cel, NoCel},
     change::Change,
     components,
@@ -20,7 +19,6 @@ use crate::{
 pub(super) const TOPIC: Topic = Topic {
     name: "controller-manager",
     rules: RULES,
-    cases: CASES,
 };
 
 const RULES: &[Rule] = &[
@@ -195,144 +193,6 @@ fn kubelet_cloud_provider_differs(change: &Change<'_, ControlPlaneSpec<'_>>, fau
     });
 }
 
-const REFUSED_FLAG: &str = "controller-manager-flag-refused";
-const PROVIDER: &str = "cloud-provider-removed";
-const DIFFERS: &str = "kubelet-cloud-provider-differs";
-const AT_1_37: &str = r#"{"spec":{"version":"v1.37.0","kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{
-    "extraArgs":[{"name":"controllers","value":"*,-route"}]}}}}}"#;
-
-const CASES: &[Case] = &[
-    Case::create(
-        "accepts_flags_that_1_36_knows",
-        r#"{"spec":{"version":"v1.36.3","kubeadmConfigSpec":{
-            "clusterConfiguration":{"controllerManager":{"extraArgs":[{"name":"concurrent-service-syncs","value":"2"},
-                {"name":"controllers","value":"*,-route"},{"name":"cloud-provider","value":"external"},
-                {"name":"leader-elect-resource-lock","value":"leases"}]}},
-            "initConfiguration":{"nodeRegistration":{"kubeletExtraArgs":[{"name":"cloud-provider","value":"external"}]}},
-            "joinConfiguration":{"nodeRegistration":{"kubeletExtraArgs":[{"name":"cloud-provider","value":"external"}]}}}}}"#,
-        &[],
-    )
-    .only_in_version(V1BETA2),
-    Case::create(
-        "rejects_controller_that_1_37_does_not_know",
-        AT_1_37,
-        &[(
-            REFUSED_FLAG,
-            "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[0].value",
-        )],
-    )
-    .only_in_version(V1BETA2),
-    Case::create(
-        "rejects_unknown_controller",
-        r#"{"spec":{"version":"v1.35.4","kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{
-            "extraArgs":[{"name":"controllers","value":"*,-tokencleaner,-node-ipam"}]}}}}}"#,
-        &[(
-            REFUSED_FLAG,
-            "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[0].value",
-        )],
-    )
-    .only_in_version(V1BETA2),
-    Case::create(
-        "rejects_lock",
-        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{"extraArgs":{
-            "leader-elect-resource-lock":"endpoints"}}}}}}"#,
-        &[(
-            REFUSED_FLAG,
-            "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[leader-elect-resource-lock]",
-        )],
-    )
-    .only_in_version(V1BETA1),
-    Case::create(
-        "rejects_in_tree_cloud_provider",
-        r#"{"spec":{"version":"v1.31.0","kubeadmConfigSpec":{
-            "clusterConfiguration":{"controllerManager":{"extraArgs":[{"name":"cloud-provider","value":"gce"}]}},
-            "initConfiguration":{"nodeRegistration":{"kubeletExtraArgs":[{"name":"cloud-provider","value":"gce"}]}},
-            "joinConfiguration":{"nodeRegistration":{"kubeletExtraArgs":[{"name":"cloud-provider","value":"gce"}]}}}}}"#,
-        &[
-            (
-                PROVIDER,
-                "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[0].value",
-            ),
-            (
-                PROVIDER,
-                "spec.kubeadmConfigSpec.initConfiguration.nodeRegistration.kubeletExtraArgs[0].value",
-            ),
-            (
-                PROVIDER,
-                "spec.kubeadmConfigSpec.joinConfiguration.nodeRegistration.kubeletExtraArgs[0].value",
-            ),
-        ],
-    )
-    .only_in_version(V1BETA2),
-    Case::create(
-        "rejects_cloud_providers_that_ended_or_are_disabled",
-        r#"{"spec":{"version":"v1.29.4","kubeadmConfigSpec":{
-            "clusterConfiguration":{"controllerManager":{"extraArgs":{"cloud-provider":"azure"}}},
-            "initConfiguration":{"nodeRegistration":{"kubeletExtraArgs":{"cloud_provider":"gce","feature-gates":"AllAlpha=false"}}},
-            "joinConfiguration":{"nodeRegistration":{"kubeletExtraArgs":{"cloud-provider":"gce",
-                "feature-gates":"DisableCloudProviders=false"}}}}}}"#,
-        &[
-            (
-                PROVIDER,
-                "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[cloud-provider]",
-            ),
-            (
-                PROVIDER,
-                "spec.kubeadmConfigSpec.initConfiguration.nodeRegistration.kubeletExtraArgs[cloud_provider]",
-            ),
-        ],
-    )
-    .only_in_version(V1BETA1),
-    Case::create(
-        "rejects_cloud_provider_that_1_27_does_not_have",
-        r#"{"spec":{"version":"v1.27.4","kubeadmConfigSpec":{
-            "clusterConfiguration":{"controllerManager":{"extraArgs":{"cloud-provider":"aws"}}}}}}"#,
-        &[(
-            PROVIDER,
-            "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[cloud-provider]",
-        )],
-    )
-    .only_in_version(V1BETA1),
-    Case::template(
-        "warns_of_in_tree_cloud_provider_in_template",
-        r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{
-            "extraArgs":[{"name":"cloud-provider","value":"gce"}]}}}}}}}"#,
-        &[(
-            PROVIDER,
-            "spec.template.spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[0].value",
-        )],
-    )
-    .only_in_version(V1BETA2),
-    Case::template(
-        "warns_of_removed_flag_and_different_kubelets_in_template",
-        r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{
-            "clusterConfiguration":{"controllerManager":{"extraArgs":[{"name":"controllers","value":"*,-route"}]}},
-            "joinConfiguration":{"nodeRegistration":{"kubeletExtraArgs":[{"name":"cloud-provider","value":"external"}]}}
-            }}}}}"#,
-        &[
-            (
-                REFUSED_FLAG,
-                "spec.template.spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[0].value",
-            ),
-            (
-                DIFFERS,
-                "spec.template.spec.kubeadmConfigSpec.initConfiguration.nodeRegistration.kubeletExtraArgs",
-            ),
-        ],
-    )
-    .only_in_version(V1BETA2),
-    Case::create(
-        "warns_of_different_cloud_providers",
-        r#"{"spec":{"kubeadmConfigSpec":{"initConfiguration":{"nodeRegistration":{"kubeletExtraArgs":[
-            {"name":"cloud-provider","value":"external"}]}}}}}"#,
-        &[(
-            DIFFERS,
-            "spec.kubeadmConfigSpec.joinConfiguration.nodeRegistration.kubeletExtraArgs",
-        )],
-    )
-    .only_in_version(V1BETA2),
-];
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -341,8 +201,8 @@ mod tests {
     use crate::{
         Configuration,
         api::{KubeadmControlPlane, decode},
-        case::Base,
         judge,
+        testing::case::{Base, V1BETA1},
     };
 
     /// Each row was run on a real binary (integration test `leader_migration::start`), or is from the source of
@@ -383,7 +243,7 @@ mod tests {
             let text = object.to_string();
             let control_plane: KubeadmControlPlane<'_> = decode(&text).unwrap();
             let judgement = judge(&Change::create(&control_plane), &Configuration::default());
-            let found = judgement.denials().any(|finding| finding.rule.id == REFUSED_FLAG);
+            let found = judgement.denials().any(|finding| finding.rule.id == "controller-manager-flag-refused");
             assert_eq!(found, is_denied, "{version} {flags}");
         }
     }

@@ -141,7 +141,7 @@ mod tests {
     use super::*;
     use crate::{
         api::{KubeadmControlPlane, decode},
-        case::{Base, V1BETA2},
+        testing::case::{Base, V1BETA2},
     };
 
     const OPENSTACK: &str = "openstack-cloud-controller-manager:v1.36.0";

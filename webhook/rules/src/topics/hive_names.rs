@@ -3,7 +3,6 @@
 use crate::{
     action::Action,
     api::{ClusterDeploymentCustomization, ClusterPool, Metadata},
-    case::Case,
     cel::Cel,
     change::Change,
     fault::{CauseReason, Fault, Faults, quote},
@@ -14,7 +13,6 @@ use crate::{
 pub(super) const TOPIC: Topic = Topic {
     name: "hive-names",
     rules: RULES,
-    cases: CASES,
 };
 
 const RULES: &[Rule] = &[
@@ -81,32 +79,3 @@ fn check_name_length(metadata: &Metadata<'_>, detail: &'static str, faults: &mut
         remedy: "use a name of at most 63 characters".into(),
     });
 }
-
-const CASES: &[Case] = &[
-    Case::pool(
-        "accepts_pool_name_of_63_characters",
-        r#"{"metadata":{"name":"pool-5678901234567890123456789012345678901234567890123456789012"}}"#,
-        &[],
-    ),
-    Case::pool(
-        "rejects_pool_name_of_64_characters",
-        r#"{"metadata":{"name":"pool-56789012345678901234567890123456789012345678901234567890123"}}"#,
-        &[("pool-name-too-long", "metadata.name")],
-    ),
-    Case::pool_update(
-        "accepts_existing_pool_with_long_name",
-        r#"{"metadata":{"name":"pool-56789012345678901234567890123456789012345678901234567890123"}}"#,
-        r#"{"metadata":{"labels":{"a":"b"}}}"#,
-        &[],
-    ),
-    Case::customization(
-        "accepts_customization_name_of_63_characters",
-        r#"{"metadata":{"name":"foo-45678901234567890123456789012345678901234567890123456789012"}}"#,
-        &[],
-    ),
-    Case::customization(
-        "rejects_customization_name_of_64_characters",
-        r#"{"metadata":{"name":"foo-456789012345678901234567890123456789012345678901234567890123"}}"#,
-        &[("customization-name-too-long", "metadata.name")],
-    ),
-];

@@ -9,7 +9,6 @@ use serde_json::json;
 use crate::{
     action::Action,
     api::{ControlPlaneSpec, KubeadmControlPlane, decode},
-    case::{Case, V1BETA2},
     cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults},
@@ -18,17 +17,14 @@ use crate::{
     topics::{
         Topic,
         extra_args::controller_manager,
-        leader_migration::{
-            CHANGED, CONTENT, WITH_NODE_IPAM, configuration_flag, effective_configuration, enabling_flag,
-        },
+        leader_migration::{configuration_flag, effective_configuration, enabling_flag},
     },
-    view::{Migration, Part, View},
+    view::{Migration, Part},
 };
 
 pub(super) const TOPIC: Topic = Topic {
     name: "leader-migration-change",
     rules: RULES,
-    cases: CASES,
 };
 
 const RULES: &[Rule] = &[
@@ -184,78 +180,6 @@ fn changed_during_rollout(change: &Change<'_, KubeadmControlPlane<'_>>, faults: 
         remedy: "wait until the rollout has replaced these Machines, or use their leaderName and controllers".into(),
     });
 }
-
-const DURING_ROLLOUT: &str = "leader-migration-changed-during-rollout";
-
-/// A Machine that migrates with another lock.
-fn another_lock() -> View {
-    machines(&[("earlier", Some(&["node-ipam-controller"]))])
-}
-
-/// A Machine that migrates other controllers with the same lock.
-fn other_controllers() -> View {
-    machines(&[("ipam-migration", Some(&["node-ipam-controller", "nodeipam"]))])
-}
-
-/// A Machine that migrates with the same lock and controllers.
-fn the_same() -> View {
-    machines(&[("ipam-migration", Some(&["node-ipam-controller"]))])
-}
-
-fn machines(migrations: &[(&str, Option<&[&str]>)]) -> View {
-    let migrations = migrations.iter().map(|(leader_name, controllers)| Migration {
-        leader_name: (*leader_name).to_owned(),
-        controllers: controllers.map(|names| names.iter().map(|name| (*name).to_owned()).collect()),
-    });
-    View {
-        migrations: migrations.collect::<Vec<_>>().into(),
-        ..View::default()
-    }
-}
-
-/// A control plane at the version of [`WITH_NODE_IPAM`], without leader migration.
-const OFF: &str = r#"{"spec":{"version":"v1.35.4"}}"#;
-
-const CASES: &[Case] = &[
-    Case::update(
-        "rejects_another_leader_name_during_migration",
-        WITH_NODE_IPAM,
-        r#"{"spec":{"kubeadmConfigSpec":{"files":[{"path":"/etc/kubernetes/migration/leader.yaml","content":"apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\nleaderName: other\ncontrollerLeaders:\n- name: node-ipam-controller\n  component: \"*\"\n"}]}}}"#,
-        &[(CHANGED, CONTENT)],
-    )
-    .only_in_version(V1BETA2),
-    Case::update(
-        "accepts_another_component_during_migration",
-        WITH_NODE_IPAM,
-        r#"{"spec":{"kubeadmConfigSpec":{"files":[{"path":"/etc/kubernetes/migration/leader.yaml","content":"apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\nleaderName: ipam-migration\ncontrollerLeaders:\n- name: node-ipam-controller\n  component: kube-controller-manager\n"}]}}}"#,
-        &[],
-    )
-    .only_in_version(V1BETA2),
-    Case::update(
-        "accepts_the_end_of_a_migration",
-        WITH_NODE_IPAM,
-        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":null}}}}"#,
-        &[],
-    )
-    .only_in_version(V1BETA2),
-    Case::update("rejects_a_new_migration_with_another_lock_than_machines", OFF, WITH_NODE_IPAM, &[(DURING_ROLLOUT, CONTENT)])
-        .only_in_version(V1BETA2)
-        .with_view(another_lock),
-    Case::update(
-        "rejects_a_new_migration_with_other_controllers_than_machines",
-        OFF,
-        WITH_NODE_IPAM,
-        &[(DURING_ROLLOUT, CONTENT)],
-    )
-    .only_in_version(V1BETA2)
-    .with_view(other_controllers),
-    Case::update("accepts_a_new_migration_with_the_lock_of_machines", OFF, WITH_NODE_IPAM, &[])
-        .only_in_version(V1BETA2)
-        .with_view(the_same),
-    Case::update("accepts_a_new_migration_of_machines_that_do_not_migrate", OFF, WITH_NODE_IPAM, &[])
-        .only_in_version(V1BETA2)
-        .with_view(|| machines(&[])),
-];
 
 #[cfg(test)]
 mod tests {

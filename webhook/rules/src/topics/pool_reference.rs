@@ -3,7 +3,6 @@
 use crate::{
     action::Action,
     api::{ClusterDeployment, hive::ClusterPoolReference},
-    case::Case,
     cel::Cel,
     change::Change,
     fault::{CauseReason, Fault, Faults, quote},
@@ -14,7 +13,6 @@ use crate::{
 pub(super) const TOPIC: Topic = Topic {
     name: "pool-reference",
     rules: RULES,
-    cases: CASES,
 };
 
 const RULES: &[Rule] = &[
@@ -62,11 +60,11 @@ const RULES: &[Rule] = &[
     },
 ];
 
-const REFERENCE: &str = "spec.clusterPoolRef";
-const NAMESPACE: &str = "spec.clusterPoolRef.namespace";
-const POOL: &str = "spec.clusterPoolRef.poolName";
-const CUSTOMIZATION: &str = "spec.clusterPoolRef.clusterDeploymentCustomization";
-const CLAIM: &str = "spec.clusterPoolRef.claimName";
+pub(crate) const REFERENCE: &str = "spec.clusterPoolRef";
+pub(crate) const NAMESPACE: &str = "spec.clusterPoolRef.namespace";
+pub(crate) const POOL: &str = "spec.clusterPoolRef.poolName";
+pub(crate) const CUSTOMIZATION: &str = "spec.clusterPoolRef.clusterDeploymentCustomization";
+pub(crate) const CLAIM: &str = "spec.clusterPoolRef.claimName";
 
 /// The label that makes Hive accept a new cluster with a claim. Users set it to restore a cluster from a backup.
 const RESTORED: &str = "hive.openshift.io/disable-creation-webhook-for-dr";
@@ -176,76 +174,3 @@ fn claim_set_on_creation(change: &Change<'_, ClusterDeployment<'_>>, faults: &mu
         remedy: format!("remove claimName, or set label {RESTORED}=true if you restore a backup").into(),
     });
 }
-
-const CLAIMED: &str = r#"{"spec":{"clusterPoolRef":{"claimName":"us"}}}"#;
-const NO_POOL: &str = r#"{"spec":{"clusterPoolRef":null}}"#;
-const POOL_ADDED: &str = r#"{"spec":{"clusterPoolRef":{"namespace":"default","poolName":"example","clusterDeploymentCustomization":null}}}"#;
-
-const CASES: &[Case] = &[
-    Case::cluster_deployment("accepts_cluster_of_a_pool", "{}", &[]),
-    Case::cluster_deployment("accepts_cluster_without_pool", NO_POOL, &[]),
-    Case::cluster_deployment(
-        "rejects_claim_on_creation",
-        CLAIMED,
-        &[("claim-name-given", CLAIM)],
-    ),
-    Case::cluster_deployment(
-        "accepts_claim_of_restored_cluster",
-        r#"{"metadata":{"labels":{"hive.openshift.io/disable-creation-webhook-for-dr":"true"}},
-            "spec":{"clusterPoolRef":{"claimName":"us"}}}"#,
-        &[],
-    ),
-    Case::cluster_deployment_update("accepts_claim", "{}", CLAIMED, &[]),
-    Case::cluster_deployment_update(
-        "accepts_other_change",
-        CLAIMED,
-        r#"{"metadata":{"labels":{"a":"b"}}}"#,
-        &[],
-    ),
-    Case::cluster_deployment_update(
-        "accepts_empty_names",
-        r#"{"spec":{"clusterPoolRef":{"clusterDeploymentCustomization":null}}}"#,
-        r#"{"spec":{"clusterPoolRef":{"claimName":"","clusterDeploymentCustomization":{"name":""}}}}"#,
-        &[],
-    ),
-    Case::cluster_deployment_update(
-        "rejects_another_claim",
-        CLAIMED,
-        r#"{"spec":{"clusterPoolRef":{"claimName":"them"}}}"#,
-        &[("claim-name-changed", CLAIM)],
-    ),
-    Case::cluster_deployment_update(
-        "rejects_removed_claim",
-        CLAIMED,
-        r#"{"spec":{"clusterPoolRef":{"claimName":null}}}"#,
-        &[("claim-name-changed", CLAIM)],
-    ),
-    Case::cluster_deployment_update(
-        "rejects_added_pool",
-        NO_POOL,
-        POOL_ADDED,
-        &[("pool-ref-changed", REFERENCE)],
-    ),
-    Case::cluster_deployment_update(
-        "rejects_removed_pool",
-        CLAIMED,
-        NO_POOL,
-        &[("pool-ref-changed", REFERENCE)],
-    ),
-    Case::cluster_deployment_update(
-        "rejects_another_pool_and_customization",
-        "{}",
-        r#"{"spec":{"clusterPoolRef":{"namespace":"other","poolName":"other","clusterDeploymentCustomization":{"name":"bar"}}}}"#,
-        &[
-            ("pool-ref-changed", NAMESPACE),
-            ("pool-ref-changed", POOL),
-            ("pool-ref-changed", CUSTOMIZATION),
-        ],
-    ),
-    Case::cluster_deployment_update(
-        "rejects_removed_customization",
-        "{}",
-        r#"{"spec":{"clusterPoolRef":{"clusterDeploymentCustomization":null}}}"#,
-        &[("pool-ref-changed", CUSTOMIZATION)],
-    ),
-];

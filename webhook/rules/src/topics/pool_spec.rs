@@ -5,7 +5,6 @@ use std::collections::HashSet;
 use crate::{
     action::Action,
     api::{ClusterPool, hive::ClusterPoolSpec},
-    case::Case,
     cel::Cel,
     change::Change,
     fault::{CauseReason, Fault, Faults, quote},
@@ -16,7 +15,6 @@ use crate::{
 pub(super) const TOPIC: Topic = Topic {
     name: "pool-spec",
     rules: RULES,
-    cases: CASES,
 };
 
 const RULES: &[Rule] = &[
@@ -239,94 +237,3 @@ fn running_count_not_size(change: &Change<'_, ClusterPool<'_>>, faults: &mut Fau
         });
     }
 }
-
-const CASES: &[Case] = &[
-    Case::pool(
-        "accepts_unknown_platform",
-        r#"{"spec":{"platform":{"vsphere":null,"acme":{}}}}"#,
-        &[],
-    ),
-    Case::pool(
-        "rejects_no_platform",
-        r#"{"spec":{"platform":{"vsphere":null}}}"#,
-        &[("platform-not-one", "spec.platform")],
-    ),
-    Case::pool(
-        "rejects_two_platforms",
-        r#"{"spec":{"platform":{"acme":{}}}}"#,
-        &[("platform-not-one", "spec.platform")],
-    ),
-    Case::pool_update(
-        "rejects_second_platform",
-        "{}",
-        r#"{"spec":{"platform":{"aws":{"region":"eu-1"}}}}"#,
-        &[
-            ("platform-not-one", "spec.platform"),
-            ("pool-version-changed", "spec.platform"),
-        ],
-    ),
-    Case::pool(
-        "accepts_limits",
-        r#"{"spec":{"size":1,"runningCount":1,"maxSize":1,"maxConcurrent":0}}"#,
-        &[],
-    ),
-    Case::pool(
-        "rejects_negative_limits",
-        r#"{"spec":{"size":-1,"runningCount":-1,"maxSize":-2,"maxConcurrent":-3}}"#,
-        &[
-            ("limits-negative", "spec.size"),
-            ("limits-negative", "spec.runningCount"),
-            ("limits-negative", "spec.maxSize"),
-            ("limits-negative", "spec.maxConcurrent"),
-        ],
-    ),
-    Case::pool(
-        "rejects_negative_limits_without_a_minimum_in_the_crd",
-        r#"{"spec":{"maxSize":-2,"maxConcurrent":-3}}"#,
-        &[
-            ("limits-negative", "spec.maxSize"),
-            ("limits-negative", "spec.maxConcurrent"),
-        ],
-    ),
-    Case::pool(
-        "accepts_any_size_without_inventory",
-        r#"{"spec":{"size":9,"runningCount":9,"maxSize":20,"inventory":null}}"#,
-        &[],
-    ),
-    Case::pool(
-        "warns_of_size_above_inventory",
-        r#"{"spec":{"size":3,"runningCount":3,"inventory":[{"name":"a"}]}}"#,
-        &[("size-above-inventory", "spec.size")],
-    ),
-    Case::pool(
-        "warns_of_max_size_above_inventory",
-        r#"{"spec":{"maxSize":3,"inventory":[{"name":"a"},{"name":"b"}]}}"#,
-        &[("max-size-above-inventory", "spec.maxSize")],
-    ),
-    Case::pool_update(
-        "accepts_size_that_was_already_above_inventory",
-        r#"{"spec":{"size":3,"runningCount":3}}"#,
-        r#"{"metadata":{"labels":{"a":"b"}}}"#,
-        &[],
-    ),
-    Case::pool(
-        "warns_of_max_size_below_size",
-        r#"{"spec":{"size":2,"runningCount":2,"maxSize":1,"inventory":null}}"#,
-        &[("max-size-below-size", "spec.maxSize")],
-    ),
-    Case::pool(
-        "warns_of_hibernation_on_vsphere",
-        r#"{"spec":{"size":1}}"#,
-        &[("running-count-not-size", "spec.runningCount")],
-    ),
-    Case::pool(
-        "warns_of_hibernation_on_openstack",
-        r#"{"spec":{"size":2,"runningCount":1,"platform":{"vsphere":null,"openstack":{"cloud":"c"}},"inventory":null}}"#,
-        &[("running-count-not-size", "spec.runningCount")],
-    ),
-    Case::pool(
-        "accepts_hibernation_on_aws",
-        r#"{"spec":{"size":2,"platform":{"vsphere":null,"aws":{"region":"eu-1"}},"inventory":null}}"#,
-        &[],
-    ),
-];

@@ -3,7 +3,6 @@
 use crate::{
     action::Action,
     api::ControlPlaneSpec,
-    case::{Case, V1BETA1, V1BETA2},
     cel::Cel,
     change::Change,
     fault::{CauseReason, Fault, Faults},
@@ -14,7 +13,6 @@ use crate::{
 pub(super) const TOPIC: Topic = Topic {
     name: "remediation",
     rules: RULES,
-    cases: CASES,
 };
 
 const RULES: &[Rule] = &[Rule {
@@ -43,38 +41,3 @@ fn max_retry_negative(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fa
         remedy: "set 0 for no retries, or omit maxRetry to retry without a limit".into(),
     });
 }
-
-const RULE: &str = "max-retry-negative";
-
-const CASES: &[Case] = &[
-    Case::create(
-        "accepts_no_retries",
-        r#"{"spec":{"remediation":{"maxRetry":0}}}"#,
-        &[],
-    )
-    .only_in_version(V1BETA2),
-    Case::create(
-        "rejects_negative_retries",
-        r#"{"spec":{"remediation":{"maxRetry":-1}}}"#,
-        &[(RULE, "spec.remediation.maxRetry")],
-    )
-    .only_in_version(V1BETA2),
-    Case::create(
-        "rejects_negative_retries_in_v1beta1",
-        r#"{"spec":{"remediationStrategy":{"maxRetry":-1}}}"#,
-        &[(RULE, "spec.remediationStrategy.maxRetry")],
-    )
-    .only_in_version(V1BETA1),
-    Case::template(
-        "rejects_negative_retries_in_template",
-        r#"{"spec":{"template":{"spec":{"remediation":{"maxRetry":-1}}}}}"#,
-        &[(RULE, "spec.template.spec.remediation.maxRetry")],
-    )
-    .only_in_version(V1BETA2),
-    Case::template(
-        "rejects_negative_retries_in_template_in_v1beta1",
-        r#"{"spec":{"template":{"spec":{"remediationStrategy":{"maxRetry":-1}}}}}"#,
-        &[(RULE, "spec.template.spec.remediationStrategy.maxRetry")],
-    )
-    .only_in_version(V1BETA1),
-];

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
     use crate::{
         api::{KubeadmControlPlane, decode},
-        case::{Base, V1BETA2},
+        testing::case::{Base, V1BETA2},
     };
 
     /// How many static Pods were read, the first one that was not, and how many bytes were parsed.

@@ -3,7 +3,6 @@
 use crate::{
     action::Action,
     api::{ControlPlaneSpec, machine_setup::User},
-    case::Case,
     cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults},
@@ -14,7 +13,6 @@ use crate::{
 pub(super) const TOPIC: Topic = Topic {
     name: "users",
     rules: RULES,
-    cases: CASES,
 };
 
 const RULES: &[Rule] = &[
@@ -94,46 +92,3 @@ fn secret_incomplete(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fau
         }
     }
 }
-
-const PASSWD_AND_PASSWD_FROM: &str = r#"{"spec":{"kubeadmConfigSpec":{"users":[
-    {"name":"a","passwd":"x","passwdFrom":{"secret":{"name":"a","key":"b"}}}]}}}"#;
-
-const CASES: &[Case] = &[
-    Case::create(
-        "accepts_passwords",
-        r#"{"spec":{"kubeadmConfigSpec":{"users":[{"name":"a"},{"name":"b","passwd":"x"},
-            {"name":"c","passwdFrom":{"secret":{"name":"a","key":"b"}}}]}}}"#,
-        &[],
-    ),
-    Case::create(
-        "rejects_two_passwords",
-        PASSWD_AND_PASSWD_FROM,
-        &[(
-            "user-passwd-conflict",
-            "spec.kubeadmConfigSpec.users[0].passwdFrom",
-        )],
-    ),
-    Case::create(
-        "rejects_incomplete_secret",
-        r#"{"spec":{"kubeadmConfigSpec":{"users":[{"name":"a","passwdFrom":{"secret":{"name":"a","key":""}}}]}}}"#,
-        &[(
-            "user-secret-incomplete",
-            "spec.kubeadmConfigSpec.users[0].passwdFrom.secret.key",
-        )],
-    ),
-    Case::template(
-        "rejects_users_in_template",
-        r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"users":[
-            {"name":"a","passwd":"x","passwdFrom":{"secret":{"key":"b"}}}]}}}}}"#,
-        &[
-            (
-                "user-passwd-conflict",
-                "spec.template.spec.kubeadmConfigSpec.users[0].passwdFrom",
-            ),
-            (
-                "user-secret-incomplete",
-                "spec.template.spec.kubeadmConfigSpec.users[0].passwdFrom.secret.name",
-            ),
-        ],
-    ),
-];

@@ -1,7 +1,9 @@
 use kcp_rules::{
     api::{KubeadmControlPlane, decode},
-    case::Base,
-    topics::TOPICS,
+    testing::{
+        case::{Base, Case},
+        cases::cases,
+    },
 };
 use serde_json::{Value, json};
 
@@ -28,10 +30,7 @@ fn stored(mut object: Value) -> Value {
 
 #[test]
 fn a_cached_control_plane_has_every_field_that_rules_read() {
-    let rows = TOPICS
-        .iter()
-        .flat_map(|topic| topic.cases)
-        .flat_map(kcp_rules::case::Case::rows);
+    let rows = cases().flat_map(Case::rows);
     let mut compared = 0;
     for row in rows.filter(|row| matches!(row.base, Base::ControlPlane(_))) {
         let old = row.old().unwrap();

@@ -5,7 +5,7 @@ mod verdicts;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use insta::assert_snapshot;
-use kcp_rules::case::Base;
+use kcp_rules::testing::case::Base;
 use serde_json::{Value, json};
 
 use crate::{

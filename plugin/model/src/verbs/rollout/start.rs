@@ -207,7 +207,7 @@ mod tests {
 
     use kcp_api::{ConditionStatus::True, KubeadmControlPlane, metadata::Time};
     use kcp_rules::{
-        case::{Base, V1BETA1},
+        testing::case::{Base, V1BETA1},
         view::{Cluster, View},
     };
     use serde_json::json;

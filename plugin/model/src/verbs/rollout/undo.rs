@@ -307,7 +307,7 @@ mod tests {
         machine::{Bootstrap, Infrastructure},
         metadata::Time,
     };
-    use kcp_rules::case::{Base, V1BETA1};
+    use kcp_rules::testing::case::{Base, V1BETA1};
     use serde_json::{Value, json};
 
     use super::{decide, question, template_patch};

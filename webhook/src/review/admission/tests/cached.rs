@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use kcp_rules::case::Base;
+use kcp_rules::testing::case::Base;
 use serde_json::{Value, json};
 
 use super::review_of;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kcp_rules::case::{Base, V1BETA2};
+use kcp_rules::testing::case::{Base, V1BETA2};
 use serde_json::{Value, json};
 
 use super::review_of;

@@ -5,8 +5,11 @@ use std::{future, sync::Arc};
 use jiff::Timestamp;
 use kcp_rules::{
     Configuration,
-    case::{Base, V1BETA1, V1BETA2, Write},
-    topics::{rules, written_cases},
+    testing::{
+        case::{Base, V1BETA1, V1BETA2, Write},
+        cases::written_cases,
+    },
+    topics::rules,
 };
 use proptest::{prelude::*, sample::select};
 use serde_json::{Value, json};

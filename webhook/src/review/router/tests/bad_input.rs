@@ -2,7 +2,7 @@
 
 use std::{fs, iter};
 
-use kcp_rules::case::Base;
+use kcp_rules::testing::case::Base;
 use serde_json::{Value, json};
 
 use crate::testing::{control_plane, post, review, router, send};

@@ -53,13 +53,13 @@ fn objects() -> Vec<(&'static str, &'static str, &'static str, Value)> {
                 "hive.openshift.io",
                 "v1",
                 "clusterpools",
-                kcp_rules::case::Base::ClusterPool.object(),
+                kcp_rules::testing::case::Base::ClusterPool.object(),
             ),
             (
                 "hive.openshift.io",
                 "v1",
                 "clusterdeploymentcustomizations",
-                kcp_rules::case::Base::Customization.object(),
+                kcp_rules::testing::case::Base::Customization.object(),
             ),
         ])
         .collect()

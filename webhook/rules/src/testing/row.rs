@@ -9,11 +9,11 @@ use crate::{
         Cluster, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, DecodeError,
         KubeadmControlPlane, KubeadmControlPlaneTemplate, control_plane::Shape, decode,
     },
-    case::{Answer, Base, Case, NOW, Write},
     change::Change,
     context::{Context, OfTopology, TOPOLOGY_MANAGER},
     finding::Finding,
     judge::{HasRules, Judgement, judge},
+    testing::case::{Answer, Base, Case, NOW, Write},
     view::View,
 };
 

@@ -88,10 +88,8 @@ impl NewFile {
         self.temporary.path()
     }
 
-    /// Stores the content durably, and then gives the file its name.
-    ///
-    /// # Errors
-    /// The content cannot be stored, or another file now has the name.
+    /// Stores the content durably, and then gives the file its name. Fails if the content cannot be stored, or another file now
+    /// has the name.
     pub fn finish(self) -> Result<(), FileError> {
         let Self { path, temporary } = self;
         let stored = temporary

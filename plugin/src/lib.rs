@@ -113,10 +113,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     verdict.into()
 }
 
-/// Parses the command-line arguments.
-///
-/// # Errors
-/// The arguments are invalid, or ask for the help or the version.
+/// Parses the command-line arguments. Fails if the arguments are invalid, or ask for the help or the version.
 fn parse(command: &clap::Command, arguments: &[OsString]) -> Result<Arguments, clap::Error> {
     let parsed = command
         .clone()

@@ -67,9 +67,6 @@ pub trait Report {
 }
 
 /// Prints the result of a command to stdout.
-///
-/// # Errors
-/// A template does not match the document, or writing to stdout fails.
 pub fn print(report: &impl Report, arguments: &OutputArguments, terminal: &Terminal) -> anyhow::Result<()> {
     let width = Terminal::size().map(|size| size.width);
     let format = arguments.format();
@@ -90,10 +87,7 @@ fn for_terminal<'t>(format: &OutputFormat, text: &'t str) -> Cow<'t, str> {
     }
 }
 
-/// The text of a report in this format.
-///
-/// # Errors
-/// A template does not match the document.
+/// The text of a report in this format. Fails if a template does not match the document.
 pub fn text(report: &impl Report, format: &OutputFormat, layout: Layout) -> anyhow::Result<String> {
     Ok(match format {
         OutputFormat::Table | OutputFormat::Wide => report.table(layout),

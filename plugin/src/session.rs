@@ -18,11 +18,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// Connects to the management cluster. Commands that need no cluster do not call this.
-    ///
-    /// # Errors
-    /// No cluster is configured, or the configuration is invalid. An unreachable server is no error here; the first request to it
-    /// fails instead.
+    /// Connects to the management cluster. Commands that need no cluster do not call this. An unreachable server is no error
+    /// here; the first request to it fails instead.
     pub async fn connect(&self) -> Result<Connection, Error> {
         Connection::open(&self.global.connection(), self.request_log()).await
     }

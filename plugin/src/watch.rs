@@ -26,10 +26,8 @@ pub trait Observation {
 }
 
 /// Polls until the user interrupts, or until the program that reads stdout closes its pipe. Reports a poll
-/// that fails, and polls again. Draws `screen` below a line with the time.
-///
-/// # Errors
-/// The first poll fails, or writing to stdout fails.
+/// that fails, and polls again. Draws `screen` below a line with the time. Fails if the first poll fails, or writing to stdout
+/// fails.
 pub async fn watch<S: Observation>(
     terminal: &Terminal,
     mut poll: impl AsyncFnMut() -> anyhow::Result<S>,

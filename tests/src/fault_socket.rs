@@ -194,9 +194,6 @@ fn select(mut listening: Vec<PathBuf>, kubeconfig: &Path) -> Result<PathBuf> {
 }
 
 /// Injects a fault and waits until it is injected.
-///
-/// # Errors
-/// The error of the process that injects it.
 pub async fn inflict(folder: &Path, target: &str, fault: NamedFault) -> Result<()> {
     let mut stream = UnixStream::connect(folder.join(SOCKET))
         .await

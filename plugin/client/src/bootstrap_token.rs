@@ -130,9 +130,6 @@ impl TokenSecret {
 }
 
 /// Creates a bootstrap token that expires at `expires`.
-///
-/// # Errors
-/// The Secret cannot be created, or it is unknown whether it was created.
 pub async fn create_token(
     connection: &Connection,
     expires: Timestamp,
@@ -195,9 +192,6 @@ pub(crate) async fn read_secret(connection: &Connection, name: &str) -> Result<O
 }
 
 /// Deletes a bootstrap token, if the cluster has it.
-///
-/// # Errors
-/// The Secret cannot be read or deleted, or it is unknown whether it was deleted.
 pub async fn revoke_token(connection: &Connection, token: &BootstrapToken) -> Result<(), Error> {
     let name = token.secret_name();
     let Some(secret) = read_secret(connection, &name).await? else {

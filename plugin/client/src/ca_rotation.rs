@@ -41,10 +41,8 @@ pub enum RotationError {
     Write(#[from] Error),
 }
 
-/// Reads the Secret of a Cluster that has the CA or the key of `purpose`.
-///
-/// # Errors
-/// The Secret cannot be read. If its content is invalid, its state says so.
+/// Reads the Secret of a Cluster that has the CA or the key of `purpose`. If the content of the Secret is invalid, its state says
+/// so.
 pub async fn read_key_pair(
     connection: &Connection,
     (namespace, cluster): (&str, &str),
@@ -73,10 +71,8 @@ impl KeyPairSecret {
     }
 
     /// Writes the content of a phase, if the Secret has not changed since it was read. `machines` are those of the control plane.
-    ///
-    /// # Errors
-    /// Nothing is stored: the Secret does not have the content of the previous phase, a key cannot be generated, or the server
-    /// rejects the write.
+    /// Fails, and stores nothing, if the Secret does not have the content of the previous phase, a key cannot be generated, or
+    /// the server rejects the write.
     pub async fn write(
         &self,
         connection: &Connection,

@@ -57,9 +57,6 @@ pub struct Connection {
 
 impl Connection {
     /// Selects the cluster as kubectl does. Sends no request.
-    ///
-    /// # Errors
-    /// No cluster is configured, or its configuration is invalid.
     pub async fn open(flags: &ConnectionFlags, log: Option<RequestLog>) -> Result<Self, Error> {
         let mut context = flags.context.clone();
         let mut config = match kubeconfig::load(flags.kubeconfig.as_deref(), flags.server.is_some())? {
@@ -133,9 +130,6 @@ impl Connection {
     }
 
     /// Sends one request with the time limit of `--request-timeout`.
-    ///
-    /// # Errors
-    /// The request fails.
     pub async fn call<T>(
         &self,
         action: &Action,
@@ -181,10 +175,7 @@ impl Connection {
     }
 }
 
-/// Checks that a text is a valid name of a namespace, and returns it.
-///
-/// # Errors
-/// The name is invalid. The error says how a name must be formed.
+/// Checks that a text is a valid name of a namespace, and returns it. The error says how a name must be formed.
 pub fn parse_namespace(text: &str) -> Result<String, String> {
     if is_dns1123_label(text.as_bytes()) {
         return Ok(text.to_owned());

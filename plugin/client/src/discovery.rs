@@ -52,9 +52,7 @@ impl ServedVersions {
         })
     }
 
-    /// Returns the resource of a kind, in the preferred one of the versions that the cluster serves.
-    ///
-    /// # Errors
+    /// Returns the resource of a kind, in the preferred one of the versions that the cluster serves. Fails with
     /// [`Error::NotServed`] if the cluster does not serve the kind's group.
     pub fn resource(&self, kind: &Kind) -> Result<ApiResource, Error> {
         match kind.choose(&self.versions(kind.group)) {
@@ -77,10 +75,8 @@ impl ServedVersions {
     }
 
     /// Returns the resource of a kind that is known only from a reference, in the preferred version of its
-    /// group. The plural is derived from the kind according to Cluster API's provider contract.
-    ///
-    /// # Errors
-    /// [`Error::NotServed`] if the cluster does not serve the kind's group.
+    /// group. The plural is derived from the kind according to Cluster API's provider contract. Fails with [`Error::NotServed`]
+    /// if the cluster does not serve the kind's group.
     pub fn resource_of_reference(&self, group: &str, kind: &str) -> Result<ApiResource, Error> {
         let resource = |version| ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
         self.versions(group)

@@ -76,9 +76,6 @@ fn read(path: &Path) -> Result<Kubeconfig, Error> {
 }
 
 /// Returns a kubeconfig with only the selected context, cluster and user, and with the flags applied.
-///
-/// # Errors
-/// The kubeconfig does not define a context, cluster or user that is selected.
 pub fn select(kubeconfig: &Kubeconfig, flags: &ConnectionFlags) -> Result<Kubeconfig, Error> {
     let mut context = select_context(kubeconfig, flags)?;
     let mut cluster = select_cluster(kubeconfig, flags, &context)?;

@@ -45,10 +45,8 @@ impl ReadLimit {
 }
 
 impl Connection {
-    /// Runs a read, with all its pages and retries, within a time limit.
-    ///
-    /// # Errors
-    /// The read fails, or exceeds the limit ([`Error::OutOfTime`]).
+    /// Runs a read, with all its pages and retries, within a time limit. Fails with [`Error::OutOfTime`] if the read exceeds the
+    /// limit.
     pub async fn run_with_limit<T>(
         &self,
         limit: ReadLimit,

@@ -32,9 +32,6 @@ impl Environment {
 
 /// Returns the proxy for the only cluster of a kubeconfig that [`select`](crate::kubeconfig::select) returned. `None` if
 /// the connection needs no proxy.
-///
-/// # Errors
-/// The proxy's URL is invalid.
 pub fn proxy_for(selected: &Kubeconfig, environment: &Environment) -> Result<Option<Uri>, Error> {
     let cluster = selected.clusters.first().and_then(|named| named.cluster.as_ref());
     let configured = cluster.and_then(|cluster| cluster.proxy_url.as_deref());

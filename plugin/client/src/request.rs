@@ -263,11 +263,9 @@ impl Connection {
         }
     }
 
-    /// Patches one object. Never retries the request: [`crate::update`] decides whether to try again.
-    ///
-    /// # Errors
-    /// Nothing is stored: the request fails as in [`Connection::call`], admission or validation rejects the patch
-    /// ([`Error::Rejected`]), or the server does not know a field ([`Error::UnknownField`]).
+    /// Patches one object. Never retries the request: [`crate::update`] decides whether to try again. If it fails, nothing is
+    /// stored: the request fails as in [`Connection::call`], admission or validation rejects the patch ([`Error::Rejected`]), or
+    /// the server does not know a field ([`Error::UnknownField`]).
     pub async fn patch(&self, write: &PatchRequest<'_>) -> Result<Written, Error> {
         let PatchRequest {
             resource,

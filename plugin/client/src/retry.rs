@@ -36,9 +36,6 @@ pub fn conflict_backoff() -> ExponentialBackoff {
 
 /// Sends a request, and retries it while the server is busy. This is safe for writes: for them only 429 counts as busy,
 /// which the server sends before it processes a request.
-///
-/// # Errors
-/// The request fails for another reason, or the server is still busy at the last attempt.
 pub async fn retry_while_busy<T, F>(request: impl FnMut() -> F) -> Result<T, Error>
 where
     F: Future<Output = Result<T, Error>>,
@@ -67,9 +64,6 @@ const LOST_SERVER_DELAY: Duration = Duration::from_secs(1);
 
 /// Calls a function again while it fails with a transient error, because an API server behind a load balancer has just ended. The
 /// function must read before it writes, so that it does not repeat a write that was stored.
-///
-/// # Errors
-/// The function fails for another reason, or still fails at the last attempt.
 pub async fn retry_after_lost_server<T, F>(call: impl FnMut() -> F) -> Result<T, Error>
 where
     F: Future<Output = Result<T, Error>>,
@@ -90,9 +84,6 @@ const UNCONNECTED_DELAY: Duration = Duration::from_secs(1);
 
 /// Asks etcd for a change of its members, and tries again while etcd says that a member is unhealthy. The caller knows that the
 /// members are healthy, so one of them has only just connected.
-///
-/// # Errors
-/// The call fails for another reason, or etcd still rejects the change at the last attempt.
 pub async fn retry_while_connecting<T, F>(call: impl FnMut() -> F) -> Result<T, kcp_etcd::Error>
 where
     F: Future<Output = Result<T, kcp_etcd::Error>>,

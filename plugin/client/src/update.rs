@@ -106,11 +106,8 @@ pub enum WriteResult {
     Conflict(Vec<String>),
 }
 
-/// Reads an object, decides, and writes. Repeats this after a conflict.
-///
-/// # Errors
-/// `read` or `decide` fails; the write fails; other clients change the object before every attempt; or it is unknown
-/// whether the write was stored.
+/// Reads an object, decides, and writes. Repeats this after a conflict. Fails if `read` or `decide` fails; the write fails; other
+/// clients change the object before every attempt; or it is unknown whether the write was stored.
 pub async fn update<S: ReadObject, D, E: From<Error>>(
     target: &UpdateTarget<'_>,
     mut read: impl AsyncFnMut() -> Result<S, E>,

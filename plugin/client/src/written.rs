@@ -13,11 +13,8 @@ pub enum Written {
     Unknown(Error),
 }
 
-/// Classifies the response to a write.
-///
-/// # Errors
-/// Nothing is stored, and another attempt would also fail: the write was not sent, or the server rejected its
-/// content or the user.
+/// Classifies the response to a write. Fails if nothing is stored, and another attempt would also fail: the write was not sent,
+/// or the server rejected its content or the user.
 pub(crate) fn classify_write<T>(answer: Result<T, Error>, dry_run: bool) -> Result<Written, Error> {
     match answer {
         Ok(_) => Ok(Written::Stored),

@@ -76,10 +76,8 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Opens a stream and sets up TLS and HTTP/2 over it.
-    ///
-    /// # Errors
-    /// Fails with [`Error::Dial`], [`Error::Handshake`] or [`Error::Deadline`].
+    /// Opens a stream and sets up TLS and HTTP/2 over it. Fails with [`Error::Dial`], [`Error::Handshake`] or
+    /// [`Error::Deadline`].
     pub async fn open(endpoint: &Endpoint, tls: &Tls, timeouts: Timeouts) -> Result<Self, Error> {
         let stream = with_time_limit(ConnectionStep::Dial, timeouts.dial, endpoint.dial())
             .await?
@@ -103,10 +101,8 @@ impl Connection {
         Self::over(Box::new(stream), server, timeouts).await
     }
 
-    /// Sets up HTTP/2 over a stream without TLS, such as a socket in a folder that only this user can open.
-    ///
-    /// # Errors
-    /// Fails with [`Error::Handshake`] or [`Error::Deadline`].
+    /// Sets up HTTP/2 over a stream without TLS, such as a socket in a folder that only this user can open. Fails with
+    /// [`Error::Handshake`] or [`Error::Deadline`].
     pub async fn open_without_tls(stream: BoxedStream, timeouts: Timeouts) -> Result<Self, Error> {
         let server = ServerIdentity {
             matches_endpoint_name: true,
@@ -133,11 +129,9 @@ impl Connection {
         self.server
     }
 
-    /// Queries the member for its own status. The member responds even without a leader.
-    ///
-    /// # Errors
-    /// Every call can fail with [`Error::Deadline`], [`Error::Broken`], [`Error::Rejected`], [`Error::Malformed`], and
-    /// [`Error::Handshake`] if the member rejects the client certificate.
+    /// Queries the member for its own status. The member responds even without a leader. Like every call, it can fail with
+    /// [`Error::Deadline`], [`Error::Broken`], [`Error::Rejected`], [`Error::Malformed`], and with [`Error::Handshake`] if the
+    /// member rejects the client certificate.
     pub async fn status(&self) -> Result<Status, Error> {
         let mut client = self.maintenance();
         let request = client.status(wire::StatusRequest {});
@@ -151,10 +145,8 @@ impl Connection {
         self.call(Call::HashKV, request).await.map(KeySpaceHash::from)
     }
 
-    /// Reads the member's metrics in Prometheus' text format. etcd serves them beside its API, on the same port.
-    ///
-    /// # Errors
-    /// Fails like each call. Metrics of more than 4 MiB are [`Error::Malformed`].
+    /// Reads the member's metrics in Prometheus' text format. etcd serves them beside its API, on the same port. Fails like each
+    /// call. Metrics of more than 4 MiB are [`Error::Malformed`].
     pub async fn metrics(&self) -> Result<String, Error> {
         const CALL: Call = Call::Metrics;
         let malformed = |message: String| Error::Malformed { call: CALL, message };

@@ -40,10 +40,7 @@ impl fmt::Debug for ClientCertificate {
 }
 
 impl ClientCertificate {
-    /// Parses a certificate and its key (PKCS#1, SEC1 or PKCS#8) from PEM.
-    ///
-    /// # Errors
-    /// The certificate or key cannot be parsed, or they do not match.
+    /// Parses a certificate and its key (PKCS#1, SEC1 or PKCS#8) from PEM. Fails if the two do not match.
     pub fn from_pem(certificate: &[u8], key: &[u8]) -> Result<Self, CredentialError> {
         Self::pair(parse_certificates(certificate)?, &*parse_private_key(key)?)
     }
@@ -52,9 +49,6 @@ impl ClientCertificate {
     /// [`ISSUED_VALIDITY`] after `now`.
     ///
     /// `certificate` may be a bundle, as during a CA rotation; the certificate that matches `key` is the issuer.
-    ///
-    /// # Errors
-    /// The certificate or key cannot be parsed, or they do not match.
     pub fn issue(certificate: &[u8], key: &[u8], now: SystemTime) -> Result<Self, CredentialError> {
         let authorities = parse_certificates(certificate)?;
         let (authority, signer) = CaKey::new(&authorities, &*parse_private_key(key)?)?;

@@ -60,10 +60,8 @@ pub struct GeneratedPair {
     pub key: Zeroizing<String>,
 }
 
-/// Parses each entry of a bundle. The result is never empty.
-///
-/// # Errors
-/// The bundle is empty, or has an entry that is of another kind or cannot be parsed.
+/// Parses each entry of a bundle. The result is never empty. Fails if the bundle is empty, or has an entry that is of another
+/// kind or cannot be parsed.
 pub fn parse_bundle(kind: EntryKind, pem: &[u8]) -> Result<Vec<BundleEntry>, CredentialError> {
     let (none, bad) = match kind {
         EntryKind::Certificate => (CredentialError::NoCertificate, CredentialError::BadCertificate),
@@ -90,9 +88,6 @@ pub fn parse_bundle(kind: EntryKind, pem: &[u8]) -> Result<Vec<BundleEntry>, Cre
 }
 
 /// The hash of the public key that belongs to a private key in PEM format, as in [`BundleEntry::public_key`].
-///
-/// # Errors
-/// The key cannot be parsed.
 pub fn public_key_of(key: &[u8]) -> Result<String, CredentialError> {
     let key = any_supported_type(&*parse_private_key(key)?).map_err(|_| CredentialError::UnsupportedKey)?;
     let public = key.public_key().ok_or(CredentialError::UnsupportedKey)?;
@@ -102,9 +97,6 @@ pub fn public_key_of(key: &[u8]) -> Result<String, CredentialError> {
 /// Generates a key pair with the algorithm and the size of the private key `like`. A new CA is valid from five minutes before
 /// `now`, until ten years after `now`. Its name is `name` and a hash of its key, so that no two CAs of a cluster have the same
 /// name.
-///
-/// # Errors
-/// `like` cannot be parsed, or the key cannot be generated.
 pub fn generate_like(
     like: &[u8],
     kind: EntryKind,

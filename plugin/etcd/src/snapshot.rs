@@ -51,10 +51,8 @@ impl SnapshotStream {
         }
     }
 
-    /// Returns the next part. `None` after the last part, if the hash matches the database.
-    ///
-    /// # Errors
-    /// Fails like every call, and with [`Error::Malformed`] if the snapshot ends early or its hash does not match.
+    /// Returns the next part. `None` after the last part, if the hash matches the database. Fails like every call, and with
+    /// [`Error::Malformed`] if the snapshot ends early or its hash does not match.
     pub async fn next(&mut self) -> Result<Option<SnapshotChunk>, Error> {
         let response = with_time_limit(
             ConnectionStep::Call(Call::Snapshot),
@@ -138,10 +136,8 @@ impl ReceivedSnapshot {
         self.bytes
     }
 
-    /// Checks the hash, and returns it in hexadecimal digits.
-    ///
-    /// # Errors
-    /// The snapshot ends early, or its hash does not match its content.
+    /// Checks the hash, and returns it in hexadecimal digits. Fails if the snapshot ends early, or its hash does not match its
+    /// content.
     pub fn check(&self) -> Result<String, String> {
         if self.bytes % PAGE_BYTES != HASH_BYTES as u64 {
             return Err(format!("the snapshot ends early, after {} bytes", self.bytes));

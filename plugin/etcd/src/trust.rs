@@ -18,10 +18,7 @@ use crate::identity::ClientCertificate;
 pub struct Trust(Arc<WebPkiServerVerifier>);
 
 impl Trust {
-    /// Trusts only the CAs in this PEM bundle.
-    ///
-    /// # Errors
-    /// The bundle is empty, or a certificate cannot be parsed.
+    /// Trusts only the CAs in this PEM bundle. Fails if the bundle is empty, or a certificate cannot be parsed.
     pub fn new(authorities: &[u8]) -> Result<Self, CredentialError> {
         let mut roots = RootCertStore::empty();
         for authority in parse_certificates(authorities)? {

@@ -8,11 +8,7 @@ use kcp_rules::syntax::parse_go_duration;
 const MAX_DURATION: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Parses a duration such as `1h30m`, `2.5s` or `300ms`. Only 0 needs no unit: a number without a unit could mean
-/// seconds, minutes or hours.
-///
-/// # Errors
-/// The text is not a duration, or the duration is longer than one year. The error says which durations are
-/// accepted.
+/// seconds, minutes or hours. Fails if the duration is longer than one year. The error says which durations are accepted.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     match parse_go_duration(text) {
         Some(duration) if duration > MAX_DURATION => Err("expected at most one year (8760h)".to_owned()),

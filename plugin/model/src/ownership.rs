@@ -283,10 +283,8 @@ fn product_name(manager: &str) -> Option<&'static str> {
 }
 
 impl Ownership {
-    /// Returns one warning for each field that another client will revert.
-    ///
-    /// # Errors
-    /// The topology of `cluster` forbids the write. The error says what to set instead.
+    /// Returns one warning for each field that another client will revert. Fails if the topology of `cluster` forbids the write.
+    /// The error says what to set instead.
     pub fn warnings(&self, cluster: Option<&str>) -> Result<Vec<String>, String> {
         match self {
             Self::Free | Self::FromCluster(_) => Ok(Vec::new()),

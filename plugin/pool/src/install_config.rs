@@ -57,9 +57,6 @@ impl InstallConfig {
 
     /// Parses an install-config from YAML. Error messages name `place` and the position of a syntax error, never the
     /// content.
-    ///
-    /// # Errors
-    /// The text is not a YAML object.
     pub fn parse(yaml: &[u8], place: &str) -> Result<Self, InstallConfigError> {
         let malformed = |why: String| InstallConfigError::Malformed {
             place: place.to_owned(),

@@ -210,9 +210,6 @@ impl<'c> Store<'c> {
     }
 
     /// Fails if the namespace does not exist. Succeeds if the client is not allowed to read namespaces.
-    ///
-    /// # Errors
-    /// The namespace does not exist.
     pub async fn check_namespace_exists(&self) -> Result<(), Error> {
         let (resource, name) = (NAMESPACE.api_resource("v1"), self.namespace());
         let action = Action::new("get", &resource).with_name(name);

@@ -93,10 +93,8 @@ impl Template {
         })
     }
 
-    /// The values that each part of the template selects. A missing field selects nothing.
-    ///
-    /// # Errors
-    /// An index is out of bounds, or a value has the wrong type.
+    /// The values that each part of the template selects. A missing field selects nothing. Fails if an index is out of bounds, or
+    /// a value has the wrong type.
     pub fn find<'v>(&'v self, document: &'v Value) -> Result<Vec<Vec<&'v Value>>, TemplateError> {
         evaluate::find(&self.parts, document).map_err(|reason| TemplateError {
             template: self.source.clone(),

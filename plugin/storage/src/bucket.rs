@@ -41,10 +41,8 @@ pub struct StoredObject {
 }
 
 impl Bucket {
-    /// Reads the credentials, the region and the endpoint from the environment variables of AWS's tools. Sends no request.
-    ///
-    /// # Errors
-    /// A variable is invalid, or would send the data unencrypted.
+    /// Reads the credentials, the region and the endpoint from the environment variables of AWS's tools. Sends no request. Fails
+    /// if a variable is invalid, or would send the data unencrypted.
     pub fn open(place: &ObjectPlace) -> Result<Self, StorageError> {
         let fails = |cause: String| StorageError::Configuration {
             place: format!("s3://{}", place.bucket),
@@ -98,9 +96,6 @@ impl Bucket {
     }
 
     /// Whether the bucket has an object with this key. `None` if the credentials do not permit the question.
-    ///
-    /// # Errors
-    /// The server could not be asked.
     pub async fn has(&self, key: &str) -> Result<Option<bool>, StorageError> {
         let found = self.store.head(&self.path(key)?).await;
         // A missing object is not a failure.
@@ -118,9 +113,6 @@ impl Bucket {
     }
 
     /// Begins an upload. The object appears only with [`Upload::complete`].
-    ///
-    /// # Errors
-    /// The server refused it, or could not be reached.
     pub async fn begin_upload(&self, key: &str) -> Result<Upload, StorageError> {
         let place = self.place(key);
         match self.store.put_multipart(&self.path(key)?).await {
@@ -129,10 +121,8 @@ impl Bucket {
         }
     }
 
-    /// Lists the objects of a folder: those whose key is the prefix and a name without `/`.
-    ///
-    /// # Errors
-    /// The server refused it, could not be reached, or has more than 100,000 objects with the prefix.
+    /// Lists the objects of a folder: those whose key is the prefix and a name without `/`. Fails if more than 100,000 objects
+    /// have the prefix.
     pub async fn list(&self, prefix: &str) -> Result<Vec<StoredObject>, StorageError> {
         let place = self.place(prefix);
         let path = self.path(prefix)?;
@@ -159,9 +149,6 @@ impl Bucket {
     }
 
     /// Reads an object, part by part.
-    ///
-    /// # Errors
-    /// The server refused it, or could not be reached.
     pub async fn read(
         &self,
         key: &str,
@@ -177,9 +164,6 @@ impl Bucket {
     }
 
     /// Deletes an object. An object that no longer exists is not an error.
-    ///
-    /// # Errors
-    /// The server refused it, or could not be reached.
     pub async fn delete(&self, key: &str) -> Result<(), StorageError> {
         match self.store.delete(&self.path(key)?).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),

@@ -42,10 +42,8 @@ impl Upload {
         }
     }
 
-    /// Adds bytes. Waits while too many parts are being sent.
-    ///
-    /// # Errors
-    /// The server refused a part, or could not be reached, in spite of retries.
+    /// Adds bytes. Waits while too many parts are being sent. Fails if the server refused a part, or could not be reached, in
+    /// spite of retries.
     pub async fn write(&mut self, mut bytes: &[u8]) -> Result<(), StorageError> {
         while let Some((now, later)) = bytes.split_at_checked(PART_BYTES - self.next.len()) {
             self.next.extend_from_slice(now);
@@ -65,11 +63,8 @@ impl Upload {
         Ok(())
     }
 
-    /// Sends the rest, and gives the object its name.
-    ///
-    /// # Errors
-    /// Fails like [`write`](Self::write), and with [`StorageError::Exists`] if an object has the name by now. The upload is then
-    /// aborted.
+    /// Sends the rest, and gives the object its name. Fails like [`write`](Self::write), and with [`StorageError::Exists`] if an
+    /// object has the name by now. The upload is then aborted.
     pub async fn complete(mut self) -> Result<(), StorageError> {
         if !self.next.is_empty() {
             self.parts.put(mem::take(&mut self.next).into());
@@ -83,10 +78,7 @@ impl Upload {
         }
     }
 
-    /// Lets the server delete the parts that it has.
-    ///
-    /// # Errors
-    /// The server did not confirm it. It may keep parts.
+    /// Lets the server delete the parts that it has. Without its confirmation, the server may keep parts.
     pub async fn abort(mut self) -> Result<(), StorageError> {
         // The server may keep a part that it receives during the abort:
         // <https://docs.aws.amazon.com/AmazonS3/latest/API/API_AbortMultipartUpload.html>.

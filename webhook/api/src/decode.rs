@@ -57,9 +57,6 @@ impl From<DecodeError> for field_error::DecodeError {
 
 /// Parses a time. A time that is later than [`Timestamp::MAX`] becomes `Timestamp::MAX`, because X.509 writes
 /// "never expires" as 9999-12-31T23:59:59Z (RFC 5280, 4.1.2.5), which is a day later.
-///
-/// # Errors
-/// The text is not a time in RFC 3339 format.
 pub fn parse_time(text: &str) -> Result<Timestamp, jiff::Error> {
     match text.parse() {
         Err(_) if text.starts_with("9999-12-3") => Ok(Timestamp::MAX),
@@ -96,9 +93,6 @@ pub(crate) fn timestamp<'de, D: Deserializer<'de>>(time: D) -> Result<Option<Tim
 }
 
 /// Decodes one object.
-///
-/// # Errors
-/// A field has the wrong type.
 pub fn decode<T: DeserializeOwned>(json: &str) -> Result<T, DecodeError> {
     serde_json::from_str(json).map_err(|_| locate_error::<T>(json))
 }
@@ -134,9 +128,6 @@ impl<T> List<T> {
 }
 
 /// Decodes a page of a list.
-///
-/// # Errors
-/// A field of an item has the wrong type.
 pub fn decode_list<T: DeserializeOwned>(json: &str) -> Result<List<T>, DecodeError> {
     serde_json::from_str(json).map_err(|_| {
         let raw: Option<List<Box<RawValue>>> = serde_json::from_str(json).ok();
@@ -161,8 +152,7 @@ pub struct Undecodable {
 }
 
 impl Undecodable {
-    /// # Errors
-    /// Returns `error` if the metadata cannot be decoded either.
+    /// Fails with `error` if the metadata cannot be decoded either.
     fn new(json: &str, error: DecodeError) -> Result<Self, DecodeError> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -203,10 +193,8 @@ impl Undecodable {
     }
 }
 
-/// Like [`decode_list`], but if a field of an object has the wrong type, still returns the other objects.
-///
-/// # Errors
-/// The document is not a list, or the metadata of an item cannot be decoded.
+/// Like [`decode_list`], but if a field of an object has the wrong type, still returns the other objects. Fails if the document
+/// is not a list, or the metadata of an item cannot be decoded.
 pub fn decode_each<T: DeserializeOwned>(
     json: &str,
 ) -> Result<List<Result<T, Box<Undecodable>>>, DecodeError> {

@@ -112,10 +112,7 @@ fn join(parent: &str, field: &str) -> String {
     }
 }
 
-/// Decodes one JSON document. Only if this fails, decodes it again to find the path of the error.
-///
-/// # Errors
-/// [`DecodeError`] with the path of the first field that has a wrong type.
+/// Decodes one JSON document. Only if this fails, decodes it again to find the path of the first field that has a wrong type.
 pub fn decode<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, DecodeError> {
     serde_json::from_str(json).map_err(|error| {
         let mut deserializer = serde_json::Deserializer::from_str(json);

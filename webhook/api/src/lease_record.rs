@@ -139,10 +139,8 @@ impl LeaseRecord {
             .filter(|_| !matches!(self.state, LeaseState::InUse { .. }))
     }
 
-    /// Parses the record of a lease from a condition's message.
-    ///
-    /// # Errors
-    /// The message is not a record that [`Self::message`] could have written.
+    /// Parses the record of a lease from a condition's message. Fails if the message is not a record that [`Self::message`] could
+    /// have written.
     pub fn parse(message: &str) -> Result<Self, Unreadable> {
         let (version, fields) = message.split_once(' ').unwrap_or((message, ""));
         let is_version = |version: &str| {

@@ -200,9 +200,6 @@ pub struct PartialObjectMetadata {
 }
 
 /// Decodes an object's metadata, including `managedFields`.
-///
-/// # Errors
-/// A field has the wrong type.
 pub fn decode_with_managed_fields(object: &str) -> Result<ObjectMeta, DecodeError> {
     #[derive(Deserialize)]
     struct Whole {

@@ -6,9 +6,6 @@ use std::time::Duration;
 use semver::Version;
 
 /// Parses a Kubernetes version, with or without the leading `v`.
-///
-/// # Errors
-/// The text, without a leading `v`, is not a semantic version.
 pub fn parse_version(version: &str) -> Result<Version, semver::Error> {
     Version::parse(version.strip_prefix('v').unwrap_or(version))
 }

@@ -176,10 +176,8 @@ pub fn api_servers<'a>(
         .collect()
 }
 
-/// Returns the list unchanged if its length is plausible for the API servers of one cluster.
-///
-/// # Errors
-/// The list is empty, or has more than `MAX_SERVERS` API servers.
+/// Returns the list unchanged if its length is plausible for the API servers of one cluster. Fails if the list is empty, or has
+/// more than `MAX_SERVERS` API servers.
 pub fn check_count(servers: BTreeSet<SocketAddr>) -> Result<BTreeSet<SocketAddr>, CountError> {
     if servers.is_empty() || servers.len() > MAX_SERVERS {
         return Err(CountError(servers.len()));

@@ -95,10 +95,8 @@ pub enum ConfigurationError {
 }
 
 impl Configuration {
-    /// Validates what decoding does not check: the `apiVersion`, the `kind`, the rule ids and the exemptions.
-    ///
-    /// # Errors
-    /// [`ConfigurationError`] for an unexpected `apiVersion` or `kind`, an unknown rule, or an exemption without limits.
+    /// Validates what decoding does not check: the `apiVersion`, the `kind`, the rule ids and the exemptions. Fails for an
+    /// unexpected `apiVersion` or `kind`, an unknown rule, or an exemption without limits.
     pub fn validate(self, is_rule: impl Fn(&str) -> bool) -> Result<Self, ConfigurationError> {
         if self.api_version != API_VERSION || self.kind != KIND {
             return Err(ConfigurationError::Kind {

@@ -24,10 +24,7 @@ pub enum TemplateError<'t> {
     Unsupported(&'t str),
 }
 
-/// Parses a template.
-///
-/// # Errors
-/// [`TemplateError`] for the first action that is not a field.
+/// Parses a template. The error is the first action that is not a field.
 pub fn parse(template: &str) -> Result<Vec<TemplatePart<'_>>, TemplateError<'_>> {
     let mut parts = Vec::new();
     let mut rest = template;

@@ -55,9 +55,6 @@ pub struct ControlPlaneChange<'a> {
 impl<'a> ControlPlaneChange<'a> {
     /// `None` if no `KubeadmControlPlane` changes: the Cluster has no topology, or another kind of control plane. `stored` is the
     /// Cluster before the write; `None` if the write creates it.
-    ///
-    /// # Errors
-    /// The control plane or the template cannot be decoded.
     pub fn new(
         source: Source<'a>,
         stored: Option<&Cluster<'a>>,

@@ -75,9 +75,6 @@ pub async fn read_certificates(reader: &Reader<'_>, observed: &Snapshot, limit: 
 }
 
 /// Reads the CA of the API server of a Cluster, in PEM format. Empty if the Secret has no certificate.
-///
-/// # Errors
-/// The Secret cannot be read.
 pub async fn read_authority(
     reader: &Reader<'_>,
     namespace: &str,

@@ -43,10 +43,8 @@ pub async fn read_everything(
     Ok(snapshot)
 }
 
-/// Like [`read_everything`], but fails if one of the parts cannot be read.
-///
-/// # Errors
-/// A part cannot be read. If several parts cannot be read, the error is about the first of them.
+/// Like [`read_everything`], but fails if one of the parts cannot be read. If several parts cannot be read, the error is about
+/// the first of them.
 pub async fn read_everything_or_fail(
     reader: &Reader<'_>,
     namespace: &str,

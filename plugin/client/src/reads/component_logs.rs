@@ -73,10 +73,7 @@ impl ComponentLogs {
     }
 
     /// Reads the logs of a component on all Machines at the same time. `since` is the time of the first line on each Machine; `None`
-    /// if the number of lines alone limits the log.
-    ///
-    /// # Errors
-    /// The API server cannot be reached, or rejects the credentials.
+    /// if the number of lines alone limits the log. Fails only if the API server cannot be reached, or rejects the credentials.
     pub async fn read(
         &self,
         machines: &[Machine],

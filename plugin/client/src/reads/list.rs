@@ -122,9 +122,6 @@ pub async fn for_each(
 }
 
 /// Checks that a namespace exists. Succeeds if the user is not allowed to read the namespace.
-///
-/// # Errors
-/// The namespace does not exist.
 pub async fn check_namespace_exists(
     connection: &Connection,
     namespace: &str,

@@ -70,9 +70,6 @@ pub enum Eviction {
 }
 
 /// Evicts a pod, unless a budget does not allow it now.
-///
-/// # Errors
-/// The request fails, and not because of a budget.
 pub async fn evict(connection: &Connection, pod: &PodToEvict) -> Result<Eviction, Error> {
     let resource = POD.api_resource("v1");
     let action = Action::new("create", &resource)
@@ -114,10 +111,8 @@ pub async fn evict(connection: &Connection, pod: &PodToEvict) -> Result<Eviction
     }
 }
 
-/// Creates the credentials for etcd from the content of files: the CA, and a client certificate with its key.
-///
-/// # Errors
-/// A certificate or the key is invalid. The error does not contain it.
+/// Creates the credentials for etcd from the content of files: the CA, and a client certificate with its key. An error contains
+/// neither a certificate nor the key.
 pub fn etcd_access(ca: &[u8], certificate: &[u8], key: &[u8]) -> Result<Access, CredentialError> {
     Ok(Access {
         tls: Tls::new(Trust::new(ca)?, ClientCertificate::from_pem(certificate, key)?),

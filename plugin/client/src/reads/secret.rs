@@ -20,10 +20,7 @@ pub struct Secrets<'s> {
 }
 
 impl<'s> Secrets<'s> {
-    /// The Secrets of the control plane's Cluster.
-    ///
-    /// # Errors
-    /// The control plane has no Cluster yet.
+    /// The Secrets of the control plane's Cluster. Fails if the control plane has no Cluster yet.
     #[expect(clippy::result_large_err, reason = "the failure is moved into a report")]
     pub fn of_control_plane(
         management: &'s Connection,

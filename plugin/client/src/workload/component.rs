@@ -83,8 +83,7 @@ pub struct ComponentServer<'t> {
 }
 
 impl ComponentTls {
-    /// # Errors
-    /// The certificate or the key of the kubeconfig cannot be used.
+    /// Fails if the certificate or the key of the kubeconfig cannot be used.
     pub fn new(config: &Config) -> Result<Self, kube::Error> {
         let identified = if config.auth_info.client_certificate_data.is_some() {
             let mut tls = config.rustls_client_config()?;
@@ -102,8 +101,7 @@ impl ComponentTls {
         })
     }
 
-    /// # Errors
-    /// The TLS library supports no protocol version.
+    /// Fails if the TLS library supports no protocol version.
     pub fn anonymous() -> Result<Self, rustls::Error> {
         let mut tls = ClientConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()?
@@ -119,18 +117,13 @@ impl ComponentTls {
 }
 
 impl ComponentServer<'_> {
-    /// Sends a GET request without credentials.
-    ///
-    /// # Errors
-    /// No response was received.
+    /// Sends a GET request without credentials. Fails only if no response was received.
     pub async fn get_anonymously(&self, path: &str) -> Result<ComponentResponse, ComponentError> {
         self.get_with(&self.tls.anonymous, path, "*/*").await
     }
 
-    /// Sends a GET request with the client certificate of the kubeconfig.
-    ///
-    /// # Errors
-    /// The kubeconfig has no client certificate, or no response was received.
+    /// Sends a GET request with the client certificate of the kubeconfig. Fails if the kubeconfig has no client certificate, or
+    /// no response was received.
     pub async fn get(&self, path: &str, accept: &str) -> Result<ComponentResponse, ComponentError> {
         let tls = self.tls.identified.as_ref();
         let tls = tls.ok_or(ComponentError::NoClientCertificate)?;

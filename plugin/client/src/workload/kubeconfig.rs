@@ -46,10 +46,8 @@ pub struct ApiServer {
     pub risks: Vec<String>,
 }
 
-/// The kubeconfig as JSON, which is also YAML, for another program. It refers to no local file or program.
-///
-/// # Errors
-/// The kubeconfig is invalid. The error names the Secret and its key.
+/// The kubeconfig as JSON, which is also YAML, for another program. It refers to no local file or program. The error names the
+/// Secret and its key.
 pub fn portable(secret: &str, key: &str, kubeconfig: &[u8]) -> Result<Vec<u8>, KubeconfigError> {
     let json = parse(kubeconfig)
         .and_then(|kubeconfig| serde_json::to_vec(&kubeconfig).map_err(|_| KubeconfigFault::Unreadable));
@@ -72,10 +70,7 @@ pub async fn client(
 }
 
 /// Returns the API server that `kubeconfig` describes. Sends no request. Requests fail if the server sends nothing for
-/// `timeout`, and are never retried.
-///
-/// # Errors
-/// The kubeconfig is invalid. The error names the Secret and its key.
+/// `timeout`, and are never retried. If the kubeconfig is invalid, the error names the Secret and its key.
 pub async fn api_server(
     secret: &str,
     key: &str,

@@ -71,9 +71,6 @@ impl ServingCertificate {
 
     /// Reads when the server's certificate expires. Accepts any certificate and sends no data. The caller sets the time
     /// limit.
-    ///
-    /// # Errors
-    /// No certificate was received, or it cannot be parsed.
     pub async fn read_expiry(&self) -> Result<Timestamp, ServingCertificateError> {
         if self.url.scheme_str() == Some("http") {
             return Err(ServingCertificateError::NotTls);

@@ -10,9 +10,6 @@ use crate::{
 };
 
 /// Whether a change of the control plane is written to its Cluster.
-///
-/// # Errors
-/// `control_plane` is not the JSON of an object.
 pub fn is_written_to_cluster(
     decision: &Decision,
     control_plane: &str,
@@ -29,9 +26,6 @@ pub fn is_written_to_cluster(
 
 /// Turns a change of a control plane into the change of its Cluster that has the same effect. `control_plane` and `cluster` are
 /// the JSON of the objects.
-///
-/// # Errors
-/// One of the objects cannot be decoded.
 pub fn in_cluster(
     decision: Decision,
     control_plane: &str,

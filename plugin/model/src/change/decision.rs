@@ -155,9 +155,6 @@ pub struct WriteObstacles {
 
 impl WriteObstacles {
     /// Returns the warnings to print if the change is written despite the obstacles.
-    ///
-    /// # Errors
-    /// The change must not be written. The error is the refusal.
     pub fn warnings(self, force: bool) -> Result<Vec<String>, Refusal> {
         let Self { lasting, temporary } = self;
         if lasting.is_empty() && (force || temporary.is_empty()) {

@@ -147,10 +147,8 @@ pub enum NoEarlierSpec {
     NoneWorks,
 }
 
-/// The newest Machine that works and has an earlier spec than the newest Machines.
-///
-/// # Errors
-/// No Machine has an earlier spec, or none of these Machines works.
+/// The newest Machine that works and has an earlier spec than the newest Machines. Fails if no Machine has an earlier spec, or
+/// none of these Machines works.
 pub fn newest_earlier<'o>(
     observed: &'o Snapshot,
     differences: &[MachineDifference],

@@ -77,10 +77,7 @@ struct Change {
     record: Option<Record>,
 }
 
-/// Generates the change that takes a step.
-///
-/// # Errors
-/// The step would harm the cluster, or it is unknown whether it would.
+/// Generates the change that takes a step. Fails if the step would harm the cluster, or it is unknown whether it would.
 pub fn generate(request: StepRequest<'_>, facts: Facts<'_>) -> Result<Generated, Vec<MigrationProblem>> {
     let migration = Migration::new(facts)?;
     let change = match request {
@@ -136,14 +133,12 @@ fn refused(message: impl Into<String>, fix: impl AsRef<str>) -> Vec<MigrationPro
     refusals(vec![message.into()], fix.as_ref())
 }
 
-/// # Errors
-/// `messages` is not empty.
+/// Fails if `messages` is not empty.
 fn blocked(messages: Vec<String>, fix: &str) -> Result<(), Vec<MigrationProblem>> {
     none(refusals(messages, fix))
 }
 
-/// # Errors
-/// `problems` is not empty.
+/// Fails if `problems` is not empty.
 fn none(problems: Vec<MigrationProblem>) -> Result<(), Vec<MigrationProblem>> {
     if problems.is_empty() {
         Ok(())

@@ -34,10 +34,8 @@ pub fn controllers_in_healthz(response: &str) -> Option<BTreeSet<String>> {
     })
 }
 
-/// Returns a controller manager with the effective configuration in the response of `/configz`.
-///
-/// # Errors
-/// The response does not have the expected form. The error says what is missing.
+/// Returns a controller manager with the effective configuration in the response of `/configz`. The error says what is missing in
+/// the response.
 pub fn manager_in_configz(
     component: Component,
     minor: Option<u64>,
@@ -87,10 +85,7 @@ pub fn manager_in_configz(
     ))
 }
 
-/// Returns the flags in the response of `/flagz`, which is JSON.
-///
-/// # Errors
-/// The response does not have the expected form. The error says what is missing.
+/// Returns the flags in the response of `/flagz`, which is JSON. The error says what is missing in the response.
 pub fn flags_in_flagz(response: &str) -> Result<Flags, String> {
     let unexpected = || "/flagz does not contain flags as JSON".to_owned();
     let document: Value = serde_json::from_str(response).map_err(|_| unexpected())?;

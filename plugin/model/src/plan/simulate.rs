@@ -83,10 +83,8 @@ impl StepVotes {
 /// etcd recommends at most seven members.
 const MAX_REPLICAS: usize = 99;
 
-/// Returns all steps from `start` to the desired state.
-///
-/// # Errors
-/// No sequence of steps keeps etcd's quorum and reaches the desired state.
+/// Returns all steps from `start` to the desired state. Fails if no sequence of steps keeps etcd's quorum and reaches the desired
+/// state.
 pub fn simulate(start: PlanState, context: Context<'_>) -> Result<Vec<PlanStep>, NoPlan> {
     let spec = context.spec;
     if spec.replica_count() == 0 {
@@ -111,10 +109,7 @@ pub fn simulate(start: PlanState, context: Context<'_>) -> Result<Vec<PlanStep>,
 }
 
 /// Returns the steps up to the first creation or deletion of a Machine. Unlike [`simulate`], this function does not
-/// require that the whole change is possible.
-///
-/// # Errors
-/// The controller cannot continue, or must not.
+/// require that the whole change is possible. Fails if the controller cannot continue, or must not.
 pub fn first_change(start: PlanState, context: Context<'_>) -> Result<Vec<PlanStep>, NoPlan> {
     simulate_until(start, context, |step| step.action != Action::Wait)
 }

@@ -130,9 +130,6 @@ pub struct Context<'s> {
 }
 
 /// Returns all variants of the next step, which have the same action. Empty if the desired state is reached.
-///
-/// # Errors
-/// The controller cannot continue, or must not.
 pub fn next(state: &PlanState, context: Context<'_>) -> Result<Vec<Transition>, NoPlan> {
     if let Some(transition) = remove_orphans(state, context.remediation.now)? {
         return Ok(vec![transition]);

@@ -51,9 +51,6 @@ pub struct QueriedMember {
 
 impl QueriedMember {
     /// What the member reports about itself.
-    ///
-    /// # Errors
-    /// The member did not respond.
     pub fn status(&self) -> Result<&Status, &Failure> {
         let response = self.response.as_ref();
         response.and_then(|response| response.status.as_ref())

@@ -105,10 +105,8 @@ enum Position<'s> {
 }
 
 impl RotatedSecret {
-    /// Where the rotation is, from the content of the Secret.
-    ///
-    /// # Errors
-    /// The content does not match any phase that this command writes.
+    /// Where the rotation is, from the content of the Secret. Fails if the content does not match any phase that this command
+    /// writes.
     fn position(&self) -> Result<Position<'_>, String> {
         let content = self.content.as_ref().map_err(Clone::clone)?;
         let recorded = |phase| {

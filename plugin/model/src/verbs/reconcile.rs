@@ -21,9 +21,6 @@ use crate::{
 };
 
 /// Decides whether the controller of the control plane can reconcile it now.
-///
-/// # Errors
-/// The control plane cannot be decoded.
 pub fn decide(snapshot: &ChangeSnapshot, context: ReviewContext<'_>) -> Result<Decision, DecodeError> {
     let is_cluster_paused = context.is_cluster_paused() || snapshot.observed.is_cluster_paused();
     let refusal = Refusal::while_paused(&snapshot.observed, is_cluster_paused);

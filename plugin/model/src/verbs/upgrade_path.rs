@@ -112,10 +112,7 @@ impl OldWorker {
     }
 }
 
-/// Parses a Kubernetes version with its patch version, and adds the leading `v`.
-///
-/// # Errors
-/// The text is not such a version. The error says what is missing.
+/// Parses a Kubernetes version with its patch version, and adds the leading `v`. The error says what is missing in the text.
 pub fn parse_full_version(text: &str) -> Result<String, String> {
     let version = text.strip_prefix('v').unwrap_or(text);
     if version.starts_with('v') {
@@ -173,9 +170,6 @@ fn problems(findings: Vec<Finding>) -> impl Iterator<Item = String> {
 }
 
 /// Decides what the next step is.
-///
-/// # Errors
-/// There is no path to the version. The error is the refusal.
 pub fn upgrade_path(state: &PathState<'_>, options: PathOptions<'_>) -> Result<UpgradePath, Refusal> {
     let from = state.version;
     let mut steps: Vec<PathStep> = Vec::new();

@@ -84,9 +84,6 @@ pub trait Progress {
 pub trait Turn {
     /// Returns once an attempt may succeed, but at the latest after `limit`, and which lessees in the queue the attempt may
     /// overtake.
-    ///
-    /// # Errors
-    /// The queue cannot be read or written.
     async fn wait(
         &mut self,
         refused: &LeaseResult,
@@ -101,10 +98,8 @@ pub trait Turn {
 
 /// Repeats the attempt while no entry is free. Returns the last answer, or the value of `stop` if it is ready first. An
 /// attempt is never interrupted by `stop`, because it may acquire a lease. If the queue cannot be used, this function pauses
-/// between two attempts. A wait that ends without a lease leaves the queue; one that is stopped or reaches its limit may continue.
-///
-/// # Errors
-/// The first attempt fails, or a later attempt fails with an error that is not transient.
+/// between two attempts. A wait that ends without a lease leaves the queue; one that is stopped or reaches its limit may
+/// continue. Fails if the first attempt fails, or a later attempt fails with an error that is not transient.
 pub async fn wait_for<S>(
     mut attempt: impl AsyncFnMut(Vec<Place>) -> Result<LeaseResult, LeaseError>,
     mut turn: impl Turn,

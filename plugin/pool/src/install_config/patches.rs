@@ -56,11 +56,8 @@ impl fmt::Display for PatchProblem {
     }
 }
 
-/// Applies the patches of a customization's spec to the install-config.
-///
-/// # Errors
-/// A patch cannot be applied. If Hive's library cannot apply one of the patches either, the error is about that
-/// patch, even if an earlier patch only violates RFC 6902.
+/// Applies the patches of a customization's spec to the install-config. Fails if a patch cannot be applied. If Hive's library
+/// cannot apply one of the patches either, the error is about that patch, even if an earlier patch only violates RFC 6902.
 pub fn patch_install_config(
     install_config: &InstallConfig,
     spec: &Value,

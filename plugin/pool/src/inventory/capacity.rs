@@ -78,9 +78,6 @@ impl Capacity {
     }
 
     /// How many more clusters the pool may create now; `None` means no limit.
-    ///
-    /// # Errors
-    /// The pool has reached a limit.
     pub fn remaining(&self) -> Result<Option<usize>, LimitReached> {
         let of_all = self.max_size.map(|limit| limit.saturating_sub(self.clusters));
         let changing = self.installing + self.deleting;

@@ -152,11 +152,9 @@ impl AttemptOutcome {
     }
 }
 
-/// Leases an entry, or confirms the lease that the holder already has.
-///
-/// # Errors
-/// The API server cannot be reached or refuses a request, or other clients lease every free entry first. If it is
-/// unknown whether an entry was leased, the error says so, and the user can run the same command again to find out.
+/// Leases an entry, or confirms the lease that the holder already has. Fails if the API server cannot be reached or refuses a
+/// request, or other clients lease every free entry first. If it is unknown whether an entry was leased, the error says so, and
+/// the user can run the same command again to find out.
 pub async fn attempt<S: LeaseStore>(store: &S, request: AttemptRequest<'_>) -> Result<Attempt, LeaseError> {
     let mut patch_problems = PatchProblems::new();
     // The clusters, once this attempt has listed them itself.

@@ -12,10 +12,7 @@ const NAME_CHARACTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const RANDOM_CHARACTERS: usize = 8;
 
 /// Parses the prefix of generated names. A cluster's namespace has the cluster's name, so a name with this prefix must be a
-/// valid name of a namespace.
-///
-/// # Errors
-/// A sentence that says what is wrong with the prefix.
+/// valid name of a namespace. The error says what is wrong with the prefix, in one sentence.
 pub fn parse_prefix(text: &str) -> Result<String, String> {
     if !text.is_empty() && is_dns1123_label(name(text, 0).as_bytes()) {
         return Ok(text.to_owned());

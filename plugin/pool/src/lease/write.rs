@@ -30,10 +30,8 @@ pub enum WriteResult {
     Refused(Error),
 }
 
-/// Writes an entry's status, and repeats the write until its result is certain.
-///
-/// # Errors
-/// The result is still uncertain after the last attempt.
+/// Writes an entry's status, and repeats the write until its result is certain. Fails if the result is still uncertain after the
+/// last attempt.
 pub async fn write_status(
     store: &impl LeaseStore,
     entry: &Entry,

@@ -188,8 +188,7 @@ impl Fake {
         begun.elapsed() + self.paused.get()
     }
 
-    /// # Errors
-    /// During an outage.
+    /// Fails during an outage.
     fn answered(&self) -> Result<(), Error> {
         let now = self.elapsed();
         let (due, later) = self.later.take().into_iter().partition(|(time, ..)| *time <= now);

@@ -123,9 +123,6 @@ pub async fn run(arguments: &CheckArguments, session: &Session) -> anyhow::Resul
 }
 
 /// Asks the members, and compares what they report.
-///
-/// # Errors
-/// The members are unknown.
 async fn read_and_check(
     members: &EtcdMembers<'_>,
     observed: &Snapshot,

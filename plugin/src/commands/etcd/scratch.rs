@@ -54,10 +54,8 @@ pub(super) fn folder() -> anyhow::Result<TempDir> {
 }
 
 impl ScratchMember {
-    /// Restores a snapshot, and serves it. etcdutl checks the hash of the file.
-    ///
-    /// # Errors
-    /// A program is not on PATH, the snapshot cannot be restored, or etcd does not serve it.
+    /// Restores a snapshot, and serves it. etcdutl checks the hash of the file. Fails if a program is not on PATH, the snapshot
+    /// cannot be restored, or etcd does not serve it.
     pub(super) async fn start(folder: TempDir, snapshot: &Path) -> anyhow::Result<Self> {
         let data = folder.path().join("data");
         restore(snapshot, &data).await?;

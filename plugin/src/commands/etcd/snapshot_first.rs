@@ -45,10 +45,8 @@ impl SnapshotFirstArguments {
         }
     }
 
-    /// Saves the snapshot, if the user wants one.
-    ///
-    /// # Errors
-    /// The snapshot is not complete. The caller must change nothing.
+    /// Saves the snapshot, if the user wants one. If this fails, the snapshot is not complete, and the caller must change
+    /// nothing.
     pub(crate) async fn save(
         &self,
         control_plane: &KubeadmControlPlane,

@@ -63,10 +63,7 @@ pub(crate) fn is_folder(place: &SnapshotPlace) -> bool {
 }
 
 impl SnapshotFolder {
-    /// Opens a folder. Sends no request.
-    ///
-    /// # Errors
-    /// The place is no folder.
+    /// Opens a folder. Sends no request. Fails if the place is no folder.
     pub(super) fn open(place: &SnapshotPlace) -> anyhow::Result<Self> {
         match place {
             SnapshotPlace::File(path) if path.is_dir() => Ok(Self::Local(path.clone())),
@@ -109,10 +106,7 @@ impl SnapshotFolder {
         Ok(stored)
     }
 
-    /// The newest snapshot of a control plane.
-    ///
-    /// # Errors
-    /// The folder cannot be listed, or has no snapshot of the control plane.
+    /// The newest snapshot of a control plane. Fails if the folder cannot be listed, or has no snapshot of the control plane.
     pub(super) async fn newest(&self, namespace: &str, name: &str) -> anyhow::Result<StoredSnapshot> {
         let stored = self.list().await?.into_iter();
         let newest = stored.rev().find(|stored| stored.name.is_of(namespace, name));

@@ -19,9 +19,6 @@ pub(super) struct StoredContent {
 }
 
 /// Reads a snapshot to its end, and calls `write` with each part.
-///
-/// # Errors
-/// The snapshot cannot be read, or `write` has failed.
 pub(super) async fn read_content(
     place: &SnapshotPlace,
     mut write: impl FnMut(&[u8]) -> std::io::Result<()>,

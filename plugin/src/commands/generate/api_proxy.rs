@@ -79,8 +79,7 @@ pub struct ProxyArguments {
 }
 
 impl ProxyArguments {
-    /// # Errors
-    /// Both ports are the same.
+    /// Fails if both ports are the same.
     pub fn check(&self) -> anyhow::Result<()> {
         ensure!(
             self.port != self.health_port,

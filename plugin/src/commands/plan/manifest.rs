@@ -77,8 +77,6 @@ pub(super) struct ManifestFile {
 }
 
 impl ManifestFile {
-    /// # Errors
-    /// The file cannot be parsed.
     pub(super) fn parse(file: String, content: &[u8]) -> Result<Self, ManifestError> {
         let mut objects = Vec::new();
         for document in parse(content) {
@@ -96,10 +94,8 @@ impl ManifestFile {
         Ok(Self { file, objects })
     }
 
-    /// The namespace and the name of the only control plane in the file. `None` if the file contains a ClusterPool instead.
-    ///
-    /// # Errors
-    /// The file contains no pool, and either no control plane or several.
+    /// The namespace and the name of the only control plane in the file. `None` if the file contains a ClusterPool instead. Fails
+    /// if the file contains no pool, and either no control plane or several.
     pub(super) fn control_plane(&self) -> Result<Option<(&str, &str)>, ManifestError> {
         let own: Vec<&Value> = self.of_kind(&KUBEADM_CONTROL_PLANE).collect();
         match (own.as_slice(), self.of_kind(&CLUSTER_POOL).next()) {
@@ -118,10 +114,7 @@ impl ManifestFile {
         self.objects.iter().filter(|object| is_of_kind(object, kind))
     }
 
-    /// The manifest of the control plane with this name.
-    ///
-    /// # Errors
-    /// The file does not contain the control plane exactly once.
+    /// The manifest of the control plane with this name. Fails if the file does not contain the control plane exactly once.
     pub(super) fn manifest(self, name: &str) -> Result<Manifest, ManifestError> {
         let Self { file, objects } = self;
         let is_own = |object: &Value| {
@@ -177,10 +170,8 @@ impl Manifest {
         self.others.iter().find(|object| is_template(object, template))
     }
 
-    /// Computes the merge patch that `kubectl apply` would send for the manifest.
-    ///
-    /// # Errors
-    /// The manifest describes an object other than the current one.
+    /// Computes the merge patch that `kubectl apply` would send for the manifest. Fails if the manifest describes an object other
+    /// than the current one.
     pub fn patch(&self, current: &Value) -> Result<Value, ManifestError> {
         for (field, pointer) in [
             ("metadata.namespace", "/metadata/namespace"),

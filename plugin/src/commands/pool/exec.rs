@@ -129,10 +129,7 @@ pub const EXIT_OWN_FAILURE: u8 = 125;
 /// The exit code if no customization or cluster was free in time: `EX_TEMPFAIL` of `sysexits.h`.
 const EXIT_NOTHING_FREE: u8 = 75;
 
-/// Runs `pool exec`.
-///
-/// # Errors
-/// Never. This function prints errors itself, because their exit code must differ from the exit codes of the command.
+/// Runs `pool exec`. Never fails: prints errors itself, because their exit code must differ from the exit codes of the command.
 pub(crate) async fn run(arguments: ExecArguments, session: &Session) -> anyhow::Result<Verdict> {
     let held = if arguments.claim.claim {
         Box::pin(claimed::run_with_claim(&arguments, session)).await

@@ -10,9 +10,6 @@ use super::{Comparison, Path, PathStep, TemplatePart};
 type Mismatch = String;
 
 /// The values that each part of a template selects from the document, in the order of the parts.
-///
-/// # Errors
-/// An index is out of bounds, or a value has the wrong type.
 pub(super) fn find<'v>(
     parts: &'v [TemplatePart],
     document: &'v Value,

@@ -148,10 +148,8 @@ impl LeaderMigrationConfiguration {
     }
 
     /// Parses the first YAML document, as a controller manager of the minor version does. If the version is
-    /// unknown, unknown fields are errors.
-    ///
-    /// # Errors
-    /// All problems. If the text is not YAML, only [`ConfigurationProblem::NotYaml`].
+    /// unknown, unknown fields are errors. The error has all problems; if the text is not YAML, it has only
+    /// [`ConfigurationProblem::NotYaml`].
     pub fn parse(text: &str, minor: Option<u64>) -> Result<Self, Vec<ConfigurationProblem>> {
         match Self::parse_leniently(text, minor)? {
             (configuration, problems) if problems.is_empty() => Ok(configuration),
@@ -160,10 +158,7 @@ impl LeaderMigrationConfiguration {
     }
 
     /// Like [`parse`](Self::parse), but if a controller manager starts with the configuration, returns it together with its
-    /// problems.
-    ///
-    /// # Errors
-    /// All problems, if at least one of them is fatal.
+    /// problems. Fails with all problems if at least one of them is fatal.
     pub fn parse_leniently(text: &str, minor: Option<u64>) -> Result<Parsed, Vec<ConfigurationProblem>> {
         let strict = minor.is_none_or(|minor| minor >= STRICT_SINCE);
         let Some(document) = first_document(text, strict) else {

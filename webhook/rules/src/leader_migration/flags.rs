@@ -73,10 +73,8 @@ impl Flags {
         self.get(name).filter(|value| !value.is_empty())
     }
 
-    /// The value of a boolean flag.
-    ///
-    /// # Errors
-    /// The value is not a boolean (Go, `strconv.ParseBool`), so the component does not start.
+    /// The value of a boolean flag. Fails if the value is not a boolean (Go, `strconv.ParseBool`), because the component then
+    /// does not start.
     pub fn boolean(&self, name: &str, default: bool) -> Result<bool, NotABoolean> {
         match self.get(name) {
             None => Ok(default),

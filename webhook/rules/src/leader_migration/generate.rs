@@ -42,10 +42,7 @@ pub enum Refusal {
 
 /// The YAML of a v1 configuration for both controller managers. Unknown names have no effect, so the configuration lists each
 /// name that a controller has at one of the two versions. A cloud provider can register Node IPAM under either of its names, so
-/// the configuration lists both.
-///
-/// # Errors
-/// There is nothing to migrate, or leader migration cannot protect the upgrade.
+/// the configuration lists both. Fails if there is nothing to migrate, or leader migration cannot protect the upgrade.
 pub fn configuration(request: &Request) -> Result<String, Refusal> {
     let Request { from, to, .. } = *request;
     if to < from {

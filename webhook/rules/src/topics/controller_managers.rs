@@ -51,10 +51,7 @@ pub struct CloudStaticPod {
 }
 
 /// The controller managers of a control plane: kube-controller-manager, and a cloud-controller-manager among the static Pods
-/// in `files`.
-///
-/// # Errors
-/// One of them cannot be determined.
+/// in `files`. Fails if one of them cannot be determined.
 pub fn controller_managers(
     spec: &ControlPlaneSpec<'_>,
     allocates_node_cidrs: bool,
@@ -65,10 +62,8 @@ pub fn controller_managers(
     })
 }
 
-/// The kube-controller-manager that kubeadm starts. kubeadm sets `--allocate-node-cidrs` if the Cluster has a Pod network.
-///
-/// # Errors
-/// Its version or its configuration is unknown.
+/// The kube-controller-manager that kubeadm starts. kubeadm sets `--allocate-node-cidrs` if the Cluster has a Pod network. Fails
+/// if its version or its configuration is unknown.
 pub fn kube_controller_manager(
     spec: &ControlPlaneSpec<'_>,
     allocates_node_cidrs: bool,

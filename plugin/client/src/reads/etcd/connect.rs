@@ -176,10 +176,8 @@ impl MemberConnection {
         self.described(self.connection.start_snapshot()).await
     }
 
-    /// Rewrites the member's database file without its free pages. During the call, the member serves no requests.
-    ///
-    /// # Errors
-    /// The member does not respond within the time limit, or fails. It is then unknown whether it has finished.
+    /// Rewrites the member's database file without its free pages. During the call, the member serves no requests. If the member
+    /// does not respond within the time limit, or fails, it is unknown whether it has finished.
     pub async fn defragment(&self) -> Result<(), MemberError> {
         self.described(self.connection.defragment()).await
     }

@@ -186,9 +186,6 @@ impl<T> Default for ByCluster<T> {
 
 impl<T> ByCluster<T> {
     /// The objects of a Cluster; none if it has no objects.
-    ///
-    /// # Errors
-    /// Why objects of the Cluster are unknown.
     pub(super) fn of_cluster(&mut self, name: &str) -> Result<Option<&mut Vec<T>>, Box<Failure>> {
         let mut unread = self.unread.iter();
         let unread = unread.find(|(cluster, _)| cluster.as_ref().is_none_or(|cluster| cluster == name));

@@ -99,10 +99,7 @@ pub fn judge(webhook: &Webhook, facts: &Facts) -> DeadlockRisk {
     }
 }
 
-/// Why requests to the webhook can fail even without a restart of the whole cluster.
-///
-/// # Errors
-/// The Service could not be read.
+/// Why requests to the webhook can fail even without a restart of the whole cluster. Fails if the Service could not be read.
 pub fn fragilities(webhook: &Webhook, facts: &Facts) -> Result<Vec<String>, String> {
     let mut reasons = Vec::new();
     if names_everything(&webhook.rules) {
@@ -220,10 +217,8 @@ fn static_servers(facts: &Facts, port: i32) -> (usize, Vec<&Node>) {
     (servers.len(), bare_nodes)
 }
 
-/// The critical resources for which the API server calls the webhook, if no `matchCondition` excludes the request.
-///
-/// # Errors
-/// The webhook's `namespaceSelector` cannot be evaluated, because the namespaces could not be read.
+/// The critical resources for which the API server calls the webhook, if no `matchCondition` excludes the request. Fails if the
+/// webhook's `namespaceSelector` cannot be evaluated, because the namespaces could not be read.
 fn critical_requests(
     webhook: &Webhook,
     facts: &Facts,

@@ -117,10 +117,8 @@ fn settings(manager: &ObservedManager) -> Result<&Manager, String> {
     }
 }
 
-/// The running cloud-controller-manager. `None` if no Pod runs it.
-///
-/// # Errors
-/// The settings are unknown, or several Pods have different settings. The error has one line for each reason.
+/// The running cloud-controller-manager. `None` if no Pod runs it. Fails if the settings are unknown, or several Pods have
+/// different settings. The error has one line for each reason.
 pub(super) fn running_cloud_controller_manager(
     observed: &ObservedManagers,
 ) -> Result<Option<&Manager>, Vec<String>> {

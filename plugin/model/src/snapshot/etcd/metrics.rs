@@ -61,10 +61,8 @@ fn milliseconds(duration: Duration) -> f64 {
 }
 
 impl EtcdMetrics {
-    /// Parses Prometheus' text format. Skips what it does not know.
-    ///
-    /// # Errors
-    /// The text contains neither of the two histograms of the disk. Every member reports them, even before it has stored anything.
+    /// Parses Prometheus' text format. Skips what it does not know. Fails if the text contains neither of the two histograms of
+    /// the disk. Every member reports them, even before it has stored anything.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         if [WAL_FSYNC, BACKEND_COMMIT]
             .iter()
@@ -84,9 +82,6 @@ impl EtcdMetrics {
 
     /// What the member has counted between two readings. The first reading was at `since`. A count that has become smaller
     /// is left out, because the member has started again.
-    ///
-    /// # Errors
-    /// As [`Self::parse`].
     pub fn between(first: &str, second: &str, since: Timestamp) -> Result<Self, &'static str> {
         Self::parse(first)?;
         let counted = |name: &str| count(second, name)?.checked_sub(count(first, name)?);

@@ -14,9 +14,7 @@ use crate::{
     verbs::{etcd::members::EtcdCluster, rollout::progress},
 };
 
-/// # Errors
-/// A Machine is starting or being deleted, or the controller may create or delete one. The error lists all
-/// reasons.
+/// Fails if a Machine is starting or being deleted, or the controller may create or delete one. The error lists all reasons.
 pub fn refuse_during_changes(
     observed: &Snapshot,
     cluster: &EtcdCluster<'_>,

@@ -126,9 +126,6 @@ pub fn are_comparable(hashes: impl IntoIterator<Item = Option<KeySpaceHash>>) ->
 }
 
 /// Compares the members. `readings` has what was read from each member that was asked.
-///
-/// # Errors
-/// The members are unknown.
 pub fn check(
     observed: &Snapshot,
     revision: Option<i64>,
@@ -285,9 +282,6 @@ fn with_samples(observed: &Snapshot, readings: &[MemberReading]) -> Snapshot {
 }
 
 /// What was read from this member. A reading does not count if a different member responded on its node.
-///
-/// # Errors
-/// Nothing was read. The error says why.
 fn reading_of<'r>(
     member: &ClusterMember<'_>,
     readings: &'r [MemberReading],

@@ -41,10 +41,8 @@ pub struct Compaction {
     pub member: QueriedMember,
 }
 
-/// Selects the member that compacts, and from which [`ROUND_KEY`] is read.
-///
-/// # Errors
-/// etcd would reject a compaction, or the compaction would delete the history that is needed to find corrupt data.
+/// Selects the member that compacts, and from which [`ROUND_KEY`] is read. Fails if etcd would reject a compaction, or the
+/// compaction would delete the history that is needed to find corrupt data.
 pub fn select_member(observed: &Snapshot) -> Result<QueriedMember, Refusal> {
     let cluster = EtcdCluster::new(observed)?;
     // The hashes of the members are compared by revision, so the history shows which member is wrong.
@@ -53,10 +51,7 @@ pub fn select_member(observed: &Snapshot) -> Result<QueriedMember, Refusal> {
 }
 
 /// Decides up to which revision etcd deletes its history. `round` is the state of [`ROUND_KEY`]; none if the key does not
-/// exist.
-///
-/// # Errors
-/// The revision is unknown or in the future, or no member can compact.
+/// exist. Fails if the revision is unknown or in the future, or no member can compact.
 pub fn decide(
     observed: &Snapshot,
     kept: KeptHistory,

@@ -90,9 +90,6 @@ impl Defragmentation {
     }
 
     /// Leaves out every member that does not match the condition now, even if it matches later.
-    ///
-    /// # Errors
-    /// The members are unknown.
     pub fn confirm_members(&mut self, observed: &Snapshot) -> Result<(), Refusal> {
         if self.condition.is_some() {
             let cluster = EtcdCluster::new(observed)?;
@@ -103,9 +100,6 @@ impl Defragmentation {
     }
 
     /// The members in the order in which they are defragmented, with the expected sizes.
-    ///
-    /// # Errors
-    /// The first member must not be defragmented now.
     pub fn plan(&self, observed: &Snapshot, now: Timestamp) -> Result<Vec<DefragmentedMember>, Refusal> {
         self.clone().next(observed, now)?;
         let cluster = EtcdCluster::new(observed)?;
@@ -120,9 +114,6 @@ impl Defragmentation {
 
     /// Returns the next step. After [`DefragStep::Defragment`], the caller defragments the member and calls
     /// this function again.
-    ///
-    /// # Errors
-    /// The next member must not be defragmented now.
     pub fn next(&mut self, observed: &Snapshot, now: Timestamp) -> Result<DefragStep, Refusal> {
         let cluster = EtcdCluster::new(observed)?;
         if let Some(why) = self.why_to_wait(&cluster) {
@@ -170,8 +161,7 @@ impl Defragmentation {
         condition.map_or(Some(true), |condition| condition.holds(status))
     }
 
-    /// # Errors
-    /// Some members are not healthy, or do not report the size that the condition needs.
+    /// Fails if some members are not healthy, or do not report the size that the condition needs.
     fn refuse_unknown_members(&self, cluster: &EtcdCluster<'_>) -> Result<(), Refusal> {
         let why = match self.condition {
             None => "the other members are not healthy",

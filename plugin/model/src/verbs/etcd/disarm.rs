@@ -39,10 +39,8 @@ pub struct DisarmPlan {
     pub member: QueriedMember,
 }
 
-/// Returns which alarms to disarm. `None` if no alarm is raised.
-///
-/// # Errors
-/// Another alarm is raised, or a database still has too little space.
+/// Returns which alarms to disarm. `None` if no alarm is raised. Fails if another alarm is raised, or a database still has too
+/// little space.
 pub fn decide(observed: &Snapshot) -> Result<Option<DisarmPlan>, Refusal> {
     let plan = plan(observed)?;
     if plan.is_some() {
@@ -60,10 +58,7 @@ pub fn needs_only_space(observed: &Snapshot) -> bool {
     plan(observed).is_ok() && decide(observed).is_err() && EtcdCluster::new(observed).is_ok_and(are_running)
 }
 
-/// Returns which alarms to disarm once every database has space. `None` if no alarm is raised.
-///
-/// # Errors
-/// Another alarm is raised.
+/// Returns which alarms to disarm once every database has space. `None` if no alarm is raised. Fails if another alarm is raised.
 pub fn plan(observed: &Snapshot) -> Result<Option<DisarmPlan>, Refusal> {
     let cluster = EtcdCluster::new(observed)?;
     cluster.refuse_corruption().map_err(|mut refusal| {

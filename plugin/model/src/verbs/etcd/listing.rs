@@ -94,9 +94,6 @@ impl MemberRole {
 }
 
 /// Describes each member.
-///
-/// # Errors
-/// etcd was not queried.
 pub fn list(observed: &Snapshot) -> Result<EtcdListing, Refusal> {
     let survey = require_survey(observed)?;
     let cluster = EtcdCluster::from_survey(survey);

@@ -63,14 +63,12 @@ pub struct HealthyMember<'s> {
 }
 
 impl<'s> EtcdCluster<'s> {
-    /// # Errors
-    /// etcd could not be queried, or its members are unknown.
+    /// Fails if etcd could not be queried, or its members are unknown.
     pub fn new(observed: &'s Snapshot) -> Result<Self, Refusal> {
         Self::from_survey(require_survey(observed)?)
     }
 
-    /// # Errors
-    /// The members are unknown.
+    /// Fails if the members are unknown.
     pub fn from_survey(survey: &'s EtcdSurvey) -> Result<Self, Refusal> {
         let membership = Membership::new(survey);
         if let Err(no_result) = membership.require_one_cluster() {
@@ -112,10 +110,8 @@ impl<'s> EtcdCluster<'s> {
         })
     }
 
-    /// The member with this name or id, or on the Machine with this name. etcdctl prints ids as hexadecimal numbers.
-    ///
-    /// # Errors
-    /// etcd has no such member. The error lists the members.
+    /// The member with this name or id, or on the Machine with this name. etcdctl prints ids as hexadecimal numbers. If etcd has
+    /// no such member, the error lists the members.
     pub fn find_member(&self, name: &str) -> Result<&ClusterMember<'s>, Refusal> {
         let named = self
             .members
@@ -160,8 +156,7 @@ impl<'s> EtcdCluster<'s> {
             .map_or_else(|| hexadecimal(id), |member| member.name.clone())
     }
 
-    /// # Errors
-    /// The alarms could not be read, or a member has raised CORRUPT.
+    /// Fails if the alarms could not be read, or a member has raised CORRUPT.
     pub fn refuse_corruption(&self) -> Result<(), Refusal> {
         if let Alarms::Failed(failure) = &self.survey.alarms {
             return Err(read_refusal(failure));
@@ -181,10 +176,7 @@ impl<'s> EtcdCluster<'s> {
     }
 
     /// The member through which calls to the whole cluster go: a follower, so that the leader gets no extra
-    /// load.
-    ///
-    /// # Errors
-    /// etcd has no quorum.
+    /// load. Fails if etcd has no quorum.
     pub fn select_voter(&self) -> Result<HealthyMember<'s>, Refusal> {
         let votes = self.votes();
         let best = self
@@ -204,8 +196,7 @@ impl<'s> EtcdCluster<'s> {
     }
 }
 
-/// # Errors
-/// The member is not healthy. The error says why.
+/// Fails if the member is not healthy. The error says why.
 fn health<'s>(
     queried: Option<&'s QueriedMember>,
     member: &Member,
@@ -232,8 +223,7 @@ fn health<'s>(
     Ok(HealthyMember { queried, status })
 }
 
-/// # Errors
-/// etcd was not queried.
+/// Fails if etcd was not queried.
 pub fn require_survey(observed: &Snapshot) -> Result<&EtcdSurvey, Refusal> {
     match &observed.etcd {
         Reading::Read(survey) => Ok(survey),

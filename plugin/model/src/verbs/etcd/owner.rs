@@ -23,8 +23,7 @@ pub enum Owner<'o> {
     Joining(&'o Machine),
 }
 
-/// # Errors
-/// It is unknown whether a Machine owns the member, or a Machine of another owner does.
+/// Fails if it is unknown whether a Machine owns the member, or a Machine of another owner does.
 pub fn owner<'o>(
     observed: &'o Snapshot,
     cluster: &EtcdCluster<'_>,

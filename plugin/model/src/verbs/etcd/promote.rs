@@ -53,9 +53,6 @@ pub struct QuorumChange {
 }
 
 /// Decides whether the member with this name or id may be promoted.
-///
-/// # Errors
-/// The member must stay a learner. The error says why.
 pub fn decide(observed: &Snapshot, requested: &str) -> Result<Promotion, Refusal> {
     let cluster = EtcdCluster::new(observed)?;
     if !cluster.survey.stacked {
@@ -104,10 +101,8 @@ pub fn is_promoted(observed: &Snapshot, id: u64) -> bool {
     })
 }
 
-/// The Machine that owns the member, or may own it.
-///
-/// # Errors
-/// Cluster API is about to remove the member, or it is unknown whether a Machine owns it.
+/// The Machine that owns the member, or may own it. Fails if Cluster API is about to remove the member, or it is unknown whether
+/// a Machine owns it.
 fn require_machine<'o>(
     observed: &'o Snapshot,
     cluster: &EtcdCluster<'_>,
@@ -132,8 +127,7 @@ fn require_machine<'o>(
     Err(refusal)
 }
 
-/// # Errors
-/// The learner does not run, or has not caught up.
+/// Fails if the learner does not run, or has not caught up.
 fn refuse_unready(
     observed: &Snapshot,
     cluster: &EtcdCluster<'_>,

@@ -39,9 +39,6 @@ pub struct RemovableMember {
 }
 
 /// Decides whether the member with this name or id may be removed.
-///
-/// # Errors
-/// The member must stay. The error says why.
 pub fn decide(observed: &Snapshot, requested: &str, now: Timestamp) -> Result<RemovableMember, Refusal> {
     let cluster = EtcdCluster::new(observed)?;
     if !cluster.survey.stacked {
@@ -128,9 +125,6 @@ pub struct MemberRemoval<'s> {
 
 /// Decides whether etcd can lose a member: a quorum of healthy voters must remain, and if the member runs, every other
 /// member must vote. etcd itself requires less of the other members (`mayRemoveMember`).
-///
-/// # Errors
-/// The member must stay. The error says why.
 pub fn removal<'s>(
     cluster: &EtcdCluster<'s>,
     member: &ClusterMember<'s>,

@@ -87,9 +87,6 @@ pub fn recent_snapshot_warning(control_plane: &KubeadmControlPlane, now: Timesta
 
 /// Selects the member that sends the snapshot: a follower that has applied the latest writes, so that the
 /// leader gets no extra load. `requested` is the name of a member or of its Machine.
-///
-/// # Errors
-/// etcd could not be queried, or no suitable member responds.
 pub fn select_source(observed: &Snapshot, requested: Option<&str>) -> Result<SnapshotSource, Refusal> {
     let survey = require_survey(observed)?;
     match requested {

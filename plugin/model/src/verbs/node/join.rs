@@ -80,10 +80,7 @@ pub fn refuse_machines(nodes: &[LabelledNode]) -> Option<Refusal> {
 /// Refuses a join while etcd lists a member without a Node, or a member that does not respond. A member has no Node if its host is
 /// gone or its join has failed. Before kubeadm adds a member, it asks every member for its status
 /// (`CheckLocalEtcdClusterStatus`), including the leader and learners. It stops at the first member that does not respond, but
-/// accepts a member that responds without a leader.
-///
-/// # Errors
-/// The members are unknown.
+/// accepts a member that responds without a leader. Fails if the members are unknown.
 pub fn refuse_silent_members(
     survey: &EtcdSurvey,
     nodes: &BTreeSet<String>,

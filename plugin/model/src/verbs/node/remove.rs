@@ -93,9 +93,6 @@ pub fn refuse_losses(drain: &NodeDrain, force: bool) -> Option<Refusal> {
 /// Decides whether etcd can lose the member of a Node. `None` if etcd has no such member.
 ///
 /// As before a Machine is replaced, a quorum of healthy voters must remain, and every other member must have started.
-///
-/// # Errors
-/// The member must stay. The error says why.
 pub fn decide_member<'s>(survey: &'s EtcdSurvey, node: &str) -> Result<Option<MemberRemoval<'s>>, Refusal> {
     let cluster = EtcdCluster::from_survey(survey)?;
     cluster.refuse_corruption()?;

@@ -53,10 +53,7 @@ pub enum InvalidStartTime {
 
 impl StartTime {
     /// Returns the time that the patch contains, in whole seconds, as the API stores times: a planned time is rounded
-    /// up, the current time down.
-    ///
-    /// # Errors
-    /// The time is in the past, or cannot be represented.
+    /// up, the current time down. Fails if the time is in the past, or cannot be represented.
     pub fn time(self, now: Timestamp) -> Result<Timestamp, InvalidStartTime> {
         match self {
             Self::Now | Self::In(Duration::ZERO) => {

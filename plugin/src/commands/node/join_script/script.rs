@@ -51,9 +51,6 @@ pub(super) struct JoinValues<'v> {
 
 impl JoinValues<'_> {
     /// The script, in the format for the host. `format` is `Script`, `CloudInit` or `Ignition`.
-    ///
-    /// # Errors
-    /// A value cannot be quoted.
     pub(super) fn write(&self, format: CommandFormat) -> anyhow::Result<String> {
         let script = self.script()?;
         let hostname = self.arguments.hostname.as_deref();

@@ -65,10 +65,7 @@ pub(super) enum Selection {
 }
 
 impl RequestArguments {
-    /// The Nodes and the labels that the user names.
-    ///
-    /// # Errors
-    /// No Node is given, or a key is given twice.
+    /// The Nodes and the labels that the user names. Fails if no Node is given, or a key is given twice.
     pub(super) fn parse(&self) -> anyhow::Result<(Selection, LabelEdit)> {
         let mut names: Vec<String> = Vec::new();
         let mut labels = LabelEdit::new();

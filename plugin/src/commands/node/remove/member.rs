@@ -96,9 +96,6 @@ impl<'m> Members<'m> {
     }
 
     /// Decides whether etcd can lose the member of the Node. `None` if etcd has no such member.
-    ///
-    /// # Errors
-    /// The member must stay.
     pub(super) async fn decide(&self, node: &str) -> Result<Option<Decided>, Refusal> {
         let survey = match self.survey().await {
             Reading::Read(survey) => survey,

@@ -35,9 +35,6 @@ pub(crate) struct Process {
 
 impl Process {
     /// Starts the command.
-    ///
-    /// # Errors
-    /// The command cannot be run.
     pub(crate) fn start(mut command: Command, has_terminal: bool) -> Result<Self, CannotRun> {
         // On a terminal, the command stays in the foreground process group, which gets the signals of the terminal's keys.
         let has_group = !has_terminal;

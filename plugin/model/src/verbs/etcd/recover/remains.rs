@@ -38,9 +38,7 @@ pub struct ControlPlaneHost {
 }
 
 /// Finds the hosts that may have etcd's data. `requested` is the name of the Machine or Node of the host on which etcd continues.
-///
-/// # Errors
-/// etcd has a quorum, or no host can bring it back. The error says why.
+/// Fails if etcd has a quorum, or no host can bring it back.
 pub fn find(observed: &Snapshot, requested: Option<&str>, now: Timestamp) -> Result<Remains, Refusal> {
     refuse_unsuitable(observed)?;
     let doubt = refuse_quorum(observed)?;
@@ -54,8 +52,7 @@ pub fn find(observed: &Snapshot, requested: Option<&str>, now: Timestamp) -> Res
     })
 }
 
-/// # Errors
-/// No host of the control plane can have etcd's data, or it is unknown which.
+/// Fails if no host of the control plane can have etcd's data, or it is unknown which.
 pub(super) fn refuse_unsuitable(observed: &Snapshot) -> Result<(), Refusal> {
     if observed.has_external_etcd() {
         return Err(refusal(
@@ -82,10 +79,7 @@ pub(super) fn hosts(observed: &Snapshot) -> Vec<ControlPlaneHost> {
 }
 
 /// Returns why it is unknown whether etcd has a quorum. `None` if a member reports that it has no leader, and no member reports a
-/// leader.
-///
-/// # Errors
-/// etcd has a quorum, or must have one because the API server reads from it.
+/// leader. Fails if etcd has a quorum, or must have one because the API server reads from it.
 fn refuse_quorum(observed: &Snapshot) -> Result<Option<String>, Refusal> {
     let why = match EtcdCluster::new(observed) {
         Ok(cluster) if cluster.select_voter().is_ok() => {

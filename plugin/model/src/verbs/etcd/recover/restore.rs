@@ -48,11 +48,8 @@ pub struct RestorableSnapshot {
 }
 
 /// Decides whether the snapshot may be restored, and on which host. `authority` is the CA of the Cluster in PEM format, and
-/// `requested` the name of the Machine or Node of the host.
-///
-/// # Errors
-/// The snapshot belongs to another cluster, it is unknown to which cluster it belongs, or no host can take the snapshot. The error
-/// says why.
+/// `requested` the name of the Machine or Node of the host. Fails if the snapshot belongs to another cluster, it is unknown to
+/// which cluster it belongs, or no host can take the snapshot.
 pub fn decide(
     observed: &Snapshot,
     snapshot: &RestorableSnapshot,
@@ -97,8 +94,7 @@ pub fn decide(
     })
 }
 
-/// # Errors
-/// The snapshot belongs to another cluster, or it is unknown to which cluster it belongs.
+/// Fails if the snapshot belongs to another cluster, or it is unknown to which cluster it belongs.
 fn refuse_other_cluster(
     observed: &Snapshot,
     snapshot: &RestorableSnapshot,

@@ -99,10 +99,7 @@ impl Remainder {
     }
 }
 
-/// Finds what is left to do.
-///
-/// # Errors
-/// etcd has no quorum, or it is unknown whether etcd has one. The error says what to do first.
+/// Finds what is left to do. Fails if etcd has no quorum, or it is unknown whether etcd has one. The error says what to do first.
 pub fn remainder(observed: &Snapshot, now: Timestamp) -> Result<Remainder, Refusal> {
     let control_plane = &observed.control_plane;
     let cluster = judge(observed)?;
@@ -199,8 +196,7 @@ pub fn decide_deletion(machine: &MachineSnapshot, uid: &str, now: Timestamp) -> 
     })
 }
 
-/// # Errors
-/// etcd is external, has no quorum, or differs between its members; or no Machine that stays has a healthy member.
+/// Fails if etcd is external, has no quorum, or differs between its members; or no Machine that stays has a healthy member.
 fn judge(observed: &Snapshot) -> Result<EtcdCluster<'_>, Refusal> {
     if !are_machines_read(observed) {
         return Err(refusal("could not read the Machines".to_owned()));
@@ -239,8 +235,7 @@ fn judge(observed: &Snapshot) -> Result<EtcdCluster<'_>, Refusal> {
     Ok(cluster)
 }
 
-/// # Errors
-/// A member would remove the others when it starts again, or it is unknown whether one would.
+/// Fails if a member would remove the others when it starts again, or it is unknown whether one would.
 fn refuse_flag(observed: &Snapshot) -> Result<(), Refusal> {
     let workload = observed.workload.value();
     let Some(pods) = workload.and_then(|workload| workload.static_pods.value()) else {

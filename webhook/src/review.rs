@@ -1,6 +1,5 @@
 //! One review, from its HTTP request to its response.
 //!
-//! - `offline`: responds to reviews without sockets and without API access
 //! - `router`: routes requests to the webhooks by path, method and content type
 //! - `panics`: catches panics
 //! - `admission`: decides on reviews
@@ -11,7 +10,8 @@
 pub(crate) mod admission;
 pub(crate) mod decode;
 pub(crate) mod denial_events;
-pub mod offline;
 pub(crate) mod panics;
 pub(crate) mod response;
 pub(crate) mod router;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;

@@ -221,7 +221,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::canned::failure;
+    use crate::testing::failure;
 
     fn run<T>(future: impl Future<Output = T>) -> T {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

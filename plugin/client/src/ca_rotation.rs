@@ -209,7 +209,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{KeyPairSecret, NEXT_KEY, RotationError};
-    use crate::{Connection, Written, canned::failure};
+    use crate::{Connection, Written, testing::failure};
 
     const CERTIFICATE: &str = include_str!("../../etcd/tests/keys/p256-sec1.crt");
     const KEY: &str = include_str!("../../etcd/tests/keys/p256-sec1.key");

@@ -64,7 +64,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{CreateRequest, CreateResult};
-    use crate::{Connection, Error, canned::failure};
+    use crate::{Connection, Error, testing::failure};
 
     const LEASE: Kind = Kind {
         group: "coordination.k8s.io",

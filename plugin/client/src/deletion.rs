@@ -74,7 +74,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::DeleteRequest;
-    use crate::{Connection, Error, Written, canned::failure};
+    use crate::{Connection, Error, Written, testing::failure};
 
     fn machine(resource: &ApiResource) -> DeleteRequest<'_> {
         DeleteRequest {

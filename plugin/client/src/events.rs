@@ -85,7 +85,7 @@ mod tests {
     use serde_json::json;
 
     use super::{ChangeEvent, Events, ObjectReference};
-    use crate::{Connection, canned::failure};
+    use crate::{Connection, testing::failure};
 
     fn event(detail: &str) -> ChangeEvent {
         ChangeEvent {

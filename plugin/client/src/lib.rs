@@ -35,8 +35,6 @@ mod action;
 mod api_error;
 pub mod bootstrap_token;
 pub mod ca_rotation;
-#[cfg(any(test, feature = "testing"))]
-pub mod canned;
 pub mod clock;
 mod connection;
 mod creation;
@@ -52,6 +50,8 @@ pub mod reader;
 pub mod reads;
 mod request;
 pub mod retry;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod update;
 pub mod validation;
 pub mod workload;

@@ -75,7 +75,7 @@ mod tests {
     use kcp_api::kind::MACHINE;
 
     use super::{Error, ReadLimit};
-    use crate::{Action, Connection, canned::failure};
+    use crate::{Action, Connection, testing::failure};
 
     #[test]
     fn the_command_ends_what_each_read_would_still_have() {

@@ -65,9 +65,6 @@ pub mod workers;
 pub mod workload;
 pub mod workload_and_etcd;
 
-#[cfg(any(test, feature = "testing"))]
-pub mod example;
-
 use std::time::{Duration, Instant};
 
 pub use kept::Kept;

@@ -139,7 +139,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{RunningPod, ValidationPods};
-    use crate::{Connection, Error, canned::failure};
+    use crate::{Connection, Error, testing::failure};
 
     const PODS: &str = "/api/v1/namespaces/d/pods";
 

@@ -512,7 +512,7 @@ mod tests {
         atomic::{AtomicU32, Ordering},
     };
 
-    use kcp_client::{Connection, Error, Written, canned::failure};
+    use kcp_client::{Connection, Error, Written, testing::failure};
     use serde_json::json;
 
     use super::{LeaseStore as _, Store};

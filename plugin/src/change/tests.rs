@@ -19,7 +19,7 @@ use crate::{
     verdict::Verdict::Met,
 };
 use kcp_client::{
-    Connection, canned::failure, reader::Reader, reads::machine::NoSuchMachine, update::ReadObject as _,
+    Connection, reader::Reader, reads::machine::NoSuchMachine, testing::failure, update::ReadObject as _,
 };
 use kcp_control_plane::{
     change::decision::{ChangeEvent, Decision, ObjectWrite, Proposal, Refusal, RefusedBy},

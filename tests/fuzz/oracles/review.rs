@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use kcp_rules::topics::rules;
-use kcp_webhook::review::offline::Offline;
+use kcp_webhook::review::testing::Offline;
 use serde_json::Value;
 
 use super::ready;

@@ -8,8 +8,6 @@
 
 mod claim;
 pub mod conditions;
-#[cfg(feature = "schema")]
-mod crds;
 mod customization;
 mod deployment;
 mod inventory;
@@ -17,10 +15,8 @@ mod pool;
 #[cfg(feature = "schema")]
 pub mod schema;
 
-pub use claim::{ClusterClaim, ClusterClaimSpec, ClusterClaimStatus};
+pub use claim::*;
 pub use conditions::Conditions;
-#[cfg(feature = "schema")]
-pub use crds::custom_resource_definitions;
 pub use customization::*;
 pub use deployment::*;
 pub use inventory::*;
@@ -30,7 +26,7 @@ use serde::{Deserialize, Serialize};
 
 /// The schema of an object with arbitrary fields.
 #[cfg(feature = "schema")]
-fn any_object(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+pub fn any_object(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
 }
 

@@ -73,7 +73,7 @@ fn check(response: &[u8]) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::{UID, check, review};
-    use crate::review::offline::Offline;
+    use crate::review::testing::Offline;
 
     #[tokio::test]
     async fn the_webhook_answers_its_self_test() {

@@ -213,6 +213,7 @@ impl Router {
     }
 
     /// Responds to a complete body as for a client that needs no certificate.
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) async fn respond_to_any(&self, hook: Hook, body: &[u8]) -> Result<Vec<u8>, HttpError> {
         let (admission, mut share) = (&self.admissions.admission, self.memory.open(Peer::SELF));
         self.respond(hook, (admission, false), ReadLimits::default(), body, &mut share)

@@ -398,7 +398,7 @@ mod tests {
     use serde_json::{Value, from_value, json};
 
     use super::*;
-    use crate::canned::failure;
+    use crate::testing::failure;
 
     fn webhooks(name: &str, client_config: &Value) -> Reading<Vec<Webhook>> {
         let configuration = json!({

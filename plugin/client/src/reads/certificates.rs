@@ -299,7 +299,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{read_certificates, sha256};
-    use crate::{Connection, ReadLimit, canned::failure, reader::Reader};
+    use crate::{Connection, ReadLimit, reader::Reader, testing::failure};
 
     /// A CA, valid from 2026-11-22 to 2036-11-19.
     const CA: &str = "-----BEGIN CERTIFICATE-----\n\

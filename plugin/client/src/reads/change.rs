@@ -229,7 +229,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{ChangeSnapshot, EtcdSurvey, Fetched, LIMIT, Reading};
-    use crate::{Connection, Error, canned::failure, reader::Reader};
+    use crate::{Connection, Error, reader::Reader, testing::failure};
     use kcp_control_plane::{
         snapshot::{
             EtcdMembers, Failure,

@@ -66,7 +66,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{list_metadata, list_versions};
-    use crate::{Connection, canned::failure};
+    use crate::{Connection, testing::failure};
 
     /// A server that serves only v1beta1, in pages of one control plane.
     fn old_server() -> Connection {

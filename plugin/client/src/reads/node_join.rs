@@ -57,7 +57,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::canned::failure;
+    use crate::testing::failure;
 
     fn read(secret: (u16, Value), token: Value) -> UploadedCertificates {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

@@ -119,9 +119,11 @@ mod tests {
     use super::{Excluded, Snapshot, label, observe};
     use crate::{
         Connection,
-        canned::failure,
         reader::Reader,
-        reads::example::{answer, groups},
+        testing::{
+            example::{answer, groups},
+            failure,
+        },
     };
 
     /// Reads from a server that lists Machines only after this Secret was requested this number of times.

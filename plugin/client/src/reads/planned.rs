@@ -318,7 +318,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{Fetched, fetch};
-    use crate::{Connection, Error, ReadLimit, canned::failure, reader::Reader};
+    use crate::{Connection, Error, ReadLimit, reader::Reader, testing::failure};
     use kcp_control_plane::{
         snapshot::{EtcdMembers, Reading, change::Part},
         testing::plan::template,

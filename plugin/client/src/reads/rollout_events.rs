@@ -167,9 +167,9 @@ mod tests {
     use super::MAX_COUNTED_PAGES;
     use crate::{
         Connection, ReadLimit,
-        canned::failure,
         reader::Reader,
-        reads::{change::LIMIT, example::groups, planned::Reads},
+        reads::{change::LIMIT, planned::Reads},
+        testing::{example::groups, failure},
     };
 
     fn event(kind: &str, name: &str, reason: &str) -> Value {

@@ -106,7 +106,7 @@ mod tests {
     use serde_json::json;
 
     use super::read_plain_nodes;
-    use crate::{Connection, canned::failure};
+    use crate::{Connection, testing::failure};
 
     #[tokio::test]
     async fn each_node_gets_its_lease() {

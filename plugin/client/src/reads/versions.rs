@@ -156,7 +156,11 @@ mod tests {
 
     use serde_json::{Value, json};
 
-    use crate::{Connection, ReadLimit, canned::failure, reader::Reader, reads::example::groups};
+    use crate::{
+        Connection, ReadLimit,
+        reader::Reader,
+        testing::{example::groups, failure},
+    };
     use kcp_control_plane::snapshot::Reading;
 
     const USUAL: &str = "/apis/apps/v1/namespaces/capi-kubeadm-control-plane-system/deployments/\

@@ -227,7 +227,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::canned::failure;
+    use crate::testing::failure;
 
     fn configuration(name: &str, webhooks: &Value) -> Value {
         json!({"metadata": {"name": name}, "webhooks": webhooks})

@@ -351,7 +351,7 @@ mod tests {
     };
     use crate::{
         Connection, ServerClock,
-        canned::failure,
+        testing::failure,
         workload::{ComponentTls, ServingCertificate},
     };
 

@@ -273,7 +273,7 @@ mod tests {
     use serde_json::json;
 
     use super::{Excluded, Failure, MachineByNode, Reading, WorkloadTarget, read_workload_and_etcd};
-    use crate::{Connection, canned::failure};
+    use crate::{Connection, testing::failure};
     use kcp_control_plane::{snapshot::Snapshot, testing::plan};
 
     #[test]

@@ -11,7 +11,7 @@ use super::{
     Change, ObjectWrite, ReadObject, UpdateTarget, Updated, WriteMode, WriteResult, metadata, update,
     was_stored,
 };
-use crate::{Connection, Error, canned::failure};
+use crate::{Connection, Error, testing::failure};
 
 #[derive(Debug)]
 struct Text(String);

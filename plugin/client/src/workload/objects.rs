@@ -187,7 +187,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{Error, ListParams, Objects};
-    use crate::{Action, Connection, canned::failure};
+    use crate::{Action, Connection, testing::failure};
 
     /// Reads objects from a server that gives these responses one after the other, and then repeats the last one.
     fn objects(answers: Vec<(u16, Value)>) -> Objects {

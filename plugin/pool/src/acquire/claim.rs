@@ -385,7 +385,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use http::Method;
-    use kcp_client::{Connection, canned::failure};
+    use kcp_client::{Connection, testing::failure};
     use serde_json::json;
 
     use super::{ClaimRequest, DEFAULT_WAIT, find_or_create};

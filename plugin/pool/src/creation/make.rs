@@ -352,7 +352,7 @@ fn merge_patch(has: &Value, wants: &Value) -> Value {
 mod tests {
     use std::sync::{Arc, Mutex};
 
-    use kcp_client::{Connection, canned::failure};
+    use kcp_client::{Connection, testing::failure};
     use serde_json::{Value, json};
 
     use super::{

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::Method;
-use kcp_client::{Connection, canned::failure};
+use kcp_client::{Connection, testing::failure};
 use kcp_pool::{
     acquire::{LeaseRequest, Selection, acquire, wait::WaitLimit},
     hive::HiveMode,

@@ -259,8 +259,10 @@ mod tests {
     };
     use kcp_client::{
         Connection,
-        canned::failure,
-        reads::example::{answer, groups},
+        testing::{
+            example::{answer, groups},
+            failure,
+        },
     };
     use kcp_control_plane::inspection::Basis;
 

@@ -1,10 +1,9 @@
-//! Types that exist only for the schemas of Hive's CRDs: for fields that this project reads as JSON, or does not read.
+//! Types that exist only for the schemas of Hive's CRDs: for fields that this project reads as JSON.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
-use super::{ClusterPoolReference, LocalReference};
+use super::LocalReference;
 
 /// A condition of a `ClusterDeploymentCustomization`: Kubernetes' `metav1.Condition`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -73,38 +72,3 @@ pub struct CustomizationStatus {
     /// The install-config that was last generated with the patches.
     pub last_applied_configuration: Option<String>,
 }
-
-/// The desired state of a `ClusterDeployment`.
-#[derive(
-    Clone, Debug, Default, PartialEq, Serialize, Deserialize, kube::CustomResource, schemars::JsonSchema,
-)]
-#[kube(
-    group = "hive.openshift.io",
-    version = "v1",
-    kind = "ClusterDeployment",
-    root = "ClusterDeploymentResource",
-    doc = "One cluster.",
-    shortname = "cd",
-    namespaced,
-    status = "ClusterDeploymentStatus"
-)]
-#[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
-#[serde(rename_all = "camelCase")]
-pub struct ClusterDeploymentSpec {
-    /// The DNS domain above the name of the cluster.
-    pub base_domain: String,
-    /// The name of the cluster.
-    pub cluster_name: String,
-    /// The platform of the cluster, with the name of the platform as the only key.
-    #[schemars(schema_with = "super::any_object")]
-    pub platform: Map<String, Value>,
-    /// The pool of the cluster.
-    pub cluster_pool_ref: Option<ClusterPoolReference>,
-    /// Whether the installation of the cluster is complete.
-    pub installed: Option<bool>,
-}
-
-/// The observed state of a `ClusterDeployment`. Rules read none of its fields.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-#[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
-pub struct ClusterDeploymentStatus {}

@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray,
 };
-use kcp_api::hive::custom_resource_definitions;
 
-use crate::fields::Fields;
+use crate::{definitions::custom_resource_definitions, fields::Fields};
 
 /// The differences from Hive's CRD of the same kind.
 fn differences(definition: &CustomResourceDefinition) -> Vec<String> {

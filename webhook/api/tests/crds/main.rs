@@ -1,6 +1,6 @@
 //! The `CustomResourceDefinition`s in `manifests/dev/crds` match our types and contain only fields of Hive's CRDs.
 //!
-//! `make crds`, or `UPDATE_CRDS=1 cargo test -p kcp-rules --features schema --test crds`, regenerates them.
+//! `make crds`, or `UPDATE_CRDS=1 cargo test -p kcp-api --features schema --test crds`, regenerates them.
 #![cfg(feature = "schema")]
 #![allow(
     clippy::unwrap_used,
@@ -9,6 +9,7 @@
     reason = "tests: they may panic"
 )]
 
+mod definitions;
 mod fields;
 mod hive;
 mod manifests;

@@ -3,7 +3,8 @@
 use std::{fs, path::PathBuf};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kcp_api::hive::custom_resource_definitions;
+
+use crate::definitions::custom_resource_definitions;
 
 const HEADER: &str = "\
 # Generated from webhook/api/src/hive by `make crds`.

@@ -269,12 +269,14 @@ mod tests {
     use super::{Failure, MAX_PAGES, infrastructure_file, read_management_objects};
     use crate::{
         Connection, ReadLimit,
-        canned::failure,
         reader::Reader,
         reads::{
             bundle::ObjectList,
-            example::{answer, groups},
             planned::{Reads, fetch},
+        },
+        testing::{
+            example::{answer, groups},
+            failure,
         },
     };
 

@@ -142,7 +142,7 @@ mod tests {
     use kcp_control_plane::testing::plan::observed;
 
     use super::{Failure, read_workload_objects};
-    use crate::{Connection, canned::failure};
+    use crate::{Connection, testing::failure};
 
     #[tokio::test]
     async fn a_control_plane_that_is_not_initialized_has_no_workload_cluster() {

@@ -118,7 +118,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::{MemberQuery, external_queries, stacked_queries};
-    use crate::{Connection, canned::failure};
+    use crate::{Connection, testing::failure};
 
     /// The name, the Machine, and the endpoint or why there is none.
     fn shown(queries: &[MemberQuery]) -> Vec<(String, Option<String>, String)> {

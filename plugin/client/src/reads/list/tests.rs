@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 
 use crate::{
     Connection, Error, ReadLimit,
-    canned::failure,
     reader::Reader,
     reads::{
         NO_NAME_ARGUMENT,
         list::{check_namespace_exists, list},
     },
+    testing::failure,
 };
 use kcp_control_plane::snapshot::{Failure, Forbidden, Reading, Snapshot};
 

@@ -8,9 +8,11 @@ use kcp_api::Object as _;
 use crate::reads::management::{read_control_plane_name, read_from_management};
 use crate::{
     Connection, Error, ReadLimit,
-    canned::failure,
     reader::Reader,
-    reads::example::{answer, groups},
+    testing::{
+        example::{answer, groups},
+        failure,
+    },
 };
 use kcp_control_plane::{
     certificates::Purpose,

@@ -8,7 +8,7 @@
 
 use serde_json::{Value, json};
 
-use crate::canned::failure;
+use super::failure;
 
 pub fn groups() -> Value {
     let groups = [

@@ -1,19 +1,20 @@
-//! The `CustomResourceDefinition`s of Hive's kinds for clusters without Hive, generated from the types of this crate.
+//! The `CustomResourceDefinition`s of Hive's kinds for clusters without Hive, generated from the types of kcp-api.
 //!
-//! They contain the fields that this project uses and preserve unknown ones, so that no object of a real Hive loses fields.
+//! They contain the fields that kcp-api reads and preserve unknown ones, so that no object of a real Hive loses fields.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
-use kube::CustomResourceExt;
-
-use super::{
-    claim::ClusterClaimResource, customization::ClusterDeploymentCustomizationResource,
-    pool::ClusterPoolResource, schema::ClusterDeploymentResource,
+use kcp_api::hive::{
+    ClusterClaimResource, ClusterDeploymentCustomizationResource, ClusterPoolReference, ClusterPoolResource,
+    any_object,
 };
+use kube::CustomResourceExt;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 /// All definitions, sorted by name.
-pub fn custom_resource_definitions() -> [CustomResourceDefinition; 4] {
+pub(crate) fn custom_resource_definitions() -> [CustomResourceDefinition; 4] {
     let mut deployment = ClusterDeploymentResource::crd();
     // The derive macro makes spec required, but it is optional in Hive's ClusterDeployment.
     for schema in schemas(&mut deployment) {
@@ -62,3 +63,38 @@ fn forbid_null(schema: &mut JSONSchemaProps) {
         forbid_null(value);
     }
 }
+
+/// The desired state of a `ClusterDeployment`.
+#[derive(
+    Clone, Debug, Default, PartialEq, Serialize, Deserialize, kube::CustomResource, schemars::JsonSchema,
+)]
+#[kube(
+    group = "hive.openshift.io",
+    version = "v1",
+    kind = "ClusterDeployment",
+    root = "ClusterDeploymentResource",
+    doc = "One cluster.",
+    shortname = "cd",
+    namespaced,
+    status = "ClusterDeploymentStatus"
+)]
+#[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ClusterDeploymentSpec {
+    /// The DNS domain above the name of the cluster.
+    pub(crate) base_domain: String,
+    /// The name of the cluster.
+    pub(crate) cluster_name: String,
+    /// The platform of the cluster, with the name of the platform as the only key.
+    #[schemars(schema_with = "any_object")]
+    pub(crate) platform: Map<String, Value>,
+    /// The pool of the cluster.
+    pub(crate) cluster_pool_ref: Option<ClusterPoolReference>,
+    /// Whether the installation of the cluster is complete.
+    pub(crate) installed: Option<bool>,
+}
+
+/// The observed state of a `ClusterDeployment`. Rules read none of its fields.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
+pub(crate) struct ClusterDeploymentStatus {}

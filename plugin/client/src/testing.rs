@@ -1,6 +1,8 @@
 //! Connections with fake responses, for tests of response sequences that a real server cannot be made to
 //! send.
 
+pub mod example;
+
 use std::future::{Future, ready};
 
 use http::{Method, Request, Response};

@@ -87,6 +87,13 @@ pub(crate) struct ConnectionMetrics {
     pub(crate) failed_handshakes: Counter,
 }
 
+/// Registers each metric under its name, with what it measures.
+macro_rules! register {
+    ($registry:ident, $($($metric:ident).+: $name:literal, $help:literal;)+) => {
+        $($registry.register($name, $help, $($metric).+.clone());)+
+    };
+}
+
 /// The metrics of one server.
 #[derive(Default)]
 pub(crate) struct Metrics {
@@ -123,37 +130,11 @@ impl Metrics {
     pub(crate) fn new() -> Self {
         let mut metrics = Self::default();
         metrics.register();
-        metrics.register_registration();
         metrics.create_series();
         metrics
     }
 
-    /// Registers the metrics of the webhook configurations.
-    fn register_registration(&mut self) {
-        let registry = &mut self.registry;
-        registry.register(
-            "kcp_webhook_registered",
-            "1 if the API server calls this webhook for each shipped entry of its configuration, otherwise 0",
-            self.registered.clone(),
-        );
-        registry.register(
-            "kcp_webhook_disabled_since_timestamp_seconds",
-            "When a person disabled the webhook configuration, in seconds since 1970",
-            self.disabled_since.clone(),
-        );
-        registry.register(
-            "kcp_webhook_canary_timestamp_seconds",
-            "When the API server last sent a canary of kcp-webhook manage, in seconds since 1970",
-            self.canary.clone(),
-        );
-        registry.register(
-            "kcp_webhook_unregistered_version",
-            "1 for each version of KubeadmControlPlanes that the API server serves but kcp-webhook does not know",
-            self.unregistered_versions.clone(),
-        );
-    }
-
-    /// Registers the other metrics. The encoder adds `_total` to the names of counters.
+    /// Registers all metrics. The encoder adds `_total` to the names of counters.
     fn register(&mut self) {
         let registry = &mut self.registry;
         self.requests.register(registry);
@@ -163,124 +144,56 @@ impl Metrics {
                 version: env!("CARGO_PKG_VERSION"),
             })
             .set(1);
-        registry.register(
-            "kcp_webhook_build_info",
-            "Always 1; the label version is the version of kcp-webhook",
-            build_info,
-        );
-        registry.register(
-            "certwatcher_read_certificate",
-            "TLS key pairs loaded",
-            self.certificate_reads.clone(),
-        );
-        registry.register(
-            "certwatcher_read_certificate_errors",
-            "TLS key pairs that could not be loaded",
-            self.certificate_errors.clone(),
-        );
-        registry.register(
-            "kcp_webhook_certificate_expiry_timestamp_seconds",
-            "Expiry of the current serving certificate, in seconds since 1970",
-            self.certificate_expiry.clone(),
-        );
-        registry.register(
-            "kcp_webhook_configuration_last_reload_success",
-            "1 if the current configuration file is in use, 0 if it cannot be used",
-            self.configuration_success.clone(),
-        );
-        registry.register(
-            "kcp_webhook_configuration_unknown_rules",
-            "Unknown rule ids in the configuration file",
-            self.configuration_unknown_rules.clone(),
-        );
-        registry.register(
-            "kcp_webhook_configuration_reloads",
-            "Reloads of the configuration file by result",
-            self.configuration_reads.clone(),
-        );
-        registry.register(
-            "kcp_webhook_decisions",
-            "Reviews by decision",
-            self.decisions.clone(),
-        );
-        registry.register(
-            "kcp_webhook_rule_findings",
-            "Findings by rule and action",
-            self.rules.clone(),
-        );
-        registry.register(
-            "kcp_webhook_rules_skipped",
-            "Reviews in which a rule was skipped, because objects could not be read",
-            self.skipped_rules.clone(),
-        );
-        registry.register(
-            "kcp_webhook_untrusted_controller_writes",
-            "Reviews of writes by a topology controller that trustedUsers does not list",
-            self.untrusted_controller_writes.clone(),
-        );
-        registry.register(
-            "kcp_webhook_live_reads",
-            "Reads from the API server during a review, by result",
-            self.live_reads.clone(),
-        );
-        registry.register(
-            "kcp_webhook_cache_synced",
-            "1 if the cache of a kind is up to date or the API server does not serve the kind, 0 if each review \
-             reads these objects from the API server",
-            self.caches_synced.clone(),
-        );
-        registry.register(
-            "kcp_webhook_cache_objects",
-            "Objects in the cache of each kind",
-            self.cached_objects.clone(),
-        );
-        registry.register(
-            "kcp_webhook_cache_confirmed_timestamp_seconds",
-            "When the API server last confirmed that the cache of a kind is up to date, in seconds since 1970",
-            self.cache_confirmed.clone(),
-        );
-        registry.register(
-            "kcp_webhook_cache_watch_restarts",
-            "Restarts of a watch after the watch failed, or after the API server did not serve the kind",
-            self.watch_restarts.clone(),
-        );
-        registry.register(
-            "kcp_webhook_denial_events",
-            "Denials by whether they were recorded as an Event: recorded, repeated, failed or dropped",
-            self.denial_events.clone(),
-        );
+        register! { registry,
+            build_info: "kcp_webhook_build_info", "Always 1; the label version is the version of kcp-webhook";
+            self.certificate_reads: "certwatcher_read_certificate", "TLS key pairs loaded";
+            self.certificate_errors: "certwatcher_read_certificate_errors", "TLS key pairs that could not be loaded";
+            self.certificate_expiry: "kcp_webhook_certificate_expiry_timestamp_seconds",
+                "Expiry of the current serving certificate, in seconds since 1970";
+            self.configuration_success: "kcp_webhook_configuration_last_reload_success",
+                "1 if the current configuration file is in use, 0 if it cannot be used";
+            self.configuration_unknown_rules: "kcp_webhook_configuration_unknown_rules",
+                "Unknown rule ids in the configuration file";
+            self.configuration_reads: "kcp_webhook_configuration_reloads", "Reloads of the configuration file by result";
+            self.decisions: "kcp_webhook_decisions", "Reviews by decision";
+            self.rules: "kcp_webhook_rule_findings", "Findings by rule and action";
+            self.skipped_rules: "kcp_webhook_rules_skipped",
+                "Reviews in which a rule was skipped, because objects could not be read";
+            self.untrusted_controller_writes: "kcp_webhook_untrusted_controller_writes",
+                "Reviews of writes by a topology controller that trustedUsers does not list";
+            self.live_reads: "kcp_webhook_live_reads", "Reads from the API server during a review, by result";
+            self.caches_synced: "kcp_webhook_cache_synced",
+                "1 if the cache of a kind is up to date or the API server does not serve the kind, 0 if each review reads \
+                 these objects from the API server";
+            self.cached_objects: "kcp_webhook_cache_objects", "Objects in the cache of each kind";
+            self.cache_confirmed: "kcp_webhook_cache_confirmed_timestamp_seconds",
+                "When the API server last confirmed that the cache of a kind is up to date, in seconds since 1970";
+            self.watch_restarts: "kcp_webhook_cache_watch_restarts",
+                "Restarts of a watch after the watch failed, or after the API server did not serve the kind";
+            self.denial_events: "kcp_webhook_denial_events",
+                "Denials by whether they were recorded as an Event: recorded, repeated, failed or dropped";
+        }
         self.pool_entries.register(registry);
         self.etcd_snapshots.register(registry);
-        self.register_connections();
-    }
-
-    fn register_connections(&mut self) {
-        let registry = &mut self.registry;
-        registry.register(
-            "kcp_webhook_connections",
-            "Open connections",
-            self.connections.open.clone(),
-        );
-        registry.register(
-            "kcp_webhook_connections_evicted",
-            "Idle connections that were closed to make room for new connections",
-            self.connections.evicted.clone(),
-        );
-        registry.register(
-            "kcp_webhook_unverified_reviews",
-            "Reviews from clients without the certificate that --client-ca-file requires",
-            self.unverified_reviews.clone(),
-        );
-        registry.register(
-            "kcp_webhook_panics",
-            "Reviews during which kcp-webhook panicked, and to which it responded with 500",
-            self.panics.clone(),
-        );
-        registry.register(
-            "kcp_webhook_tls_handshake_errors",
-            "TLS handshakes that failed or timed out",
-            self.connections.failed_handshakes.clone(),
-        );
+        register! { registry,
+            self.connections.open: "kcp_webhook_connections", "Open connections";
+            self.connections.evicted: "kcp_webhook_connections_evicted",
+                "Idle connections that were closed to make room for new connections";
+            self.unverified_reviews: "kcp_webhook_unverified_reviews",
+                "Reviews from clients without the certificate that --client-ca-file requires";
+            self.panics: "kcp_webhook_panics",
+                "Reviews during which kcp-webhook panicked, and to which it responded with 500";
+            self.connections.failed_handshakes: "kcp_webhook_tls_handshake_errors",
+                "TLS handshakes that failed or timed out";
+            self.registered: "kcp_webhook_registered",
+                "1 if the API server calls this webhook for each shipped entry of its configuration, otherwise 0";
+            self.disabled_since: "kcp_webhook_disabled_since_timestamp_seconds",
+                "When a person disabled the webhook configuration, in seconds since 1970";
+            self.canary: "kcp_webhook_canary_timestamp_seconds",
+                "When the API server last sent a canary of kcp-webhook manage, in seconds since 1970";
+            self.unregistered_versions: "kcp_webhook_unregistered_version",
+                "1 for each version of KubeadmControlPlanes that the API server serves but kcp-webhook does not know";
+        }
     }
 
     /// Creates all series whose labels are known in advance, so that they exist with the value 0.

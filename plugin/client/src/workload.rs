@@ -6,6 +6,7 @@
 //! - [`Objects`]: reads objects, with limits on time and size
 //! - [`PortForward`]: opens streams to a pod's port; [`ComponentServer`]: the HTTPS server behind the port
 
+mod any_certificate;
 pub mod component;
 pub mod kubeconfig;
 pub mod objects;

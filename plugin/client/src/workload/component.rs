@@ -8,12 +8,7 @@ use hyper::{body::Bytes, client::conn::http1};
 use hyper_util::rt::TokioIo;
 use kcp_etcd::{BoxedStream, Dial};
 use kube::{Config, client::ConfigExt as _};
-use rustls::{
-    ClientConfig, DigitallySignedStruct, SignatureScheme,
-    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-    crypto::{CryptoProvider, ring},
-    pki_types::{CertificateDer, ServerName, UnixTime},
-};
+use rustls::{ClientConfig, pki_types::ServerName};
 use thiserror::Error;
 use tokio::{
     task::JoinSet,
@@ -23,7 +18,7 @@ use tokio_rustls::TlsConnector;
 
 use kcp_control_plane::duration::format_limit;
 
-use crate::workload::PortForward;
+use super::{any_certificate::AnyCertificate, port_forward::PortForward};
 
 /// The host name in TLS and HTTP requests. Components do not check it.
 const HOST_NAME: &str = "localhost";
@@ -88,7 +83,7 @@ impl ComponentTls {
         let identified = if config.auth_info.client_certificate_data.is_some() {
             let mut tls = config.rustls_client_config()?;
             tls.dangerous()
-                .set_certificate_verifier(Arc::new(AcceptAnyCertificate(provider())));
+                .set_certificate_verifier(Arc::new(AnyCertificate::default()));
             tls.alpn_protocols.clear();
             tls.enable_sni = false;
             Some(Arc::new(tls))
@@ -103,11 +98,7 @@ impl ComponentTls {
 
     /// Fails if the TLS library supports no protocol version.
     pub fn anonymous() -> Result<Self, rustls::Error> {
-        let mut tls = ClientConfig::builder_with_provider(provider())
-            .with_safe_default_protocol_versions()?
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(provider())))
-            .with_no_client_auth();
+        let mut tls = AnyCertificate::client(&Arc::default())?;
         tls.enable_sni = false;
         Ok(Self {
             anonymous: Arc::new(tls),
@@ -201,51 +192,6 @@ fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
         cause = deeper;
     }
     cause.to_string()
-}
-
-fn provider() -> Arc<CryptoProvider> {
-    Arc::new(ring::default_provider())
-}
-
-/// Accepts every certificate, but verifies that the server has the certificate's private key.
-#[derive(Debug)]
-struct AcceptAnyCertificate(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AcceptAnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, cert, dss, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, cert, dss, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }
 
 #[cfg(test)]

@@ -1,10 +1,7 @@
 //! Reads the expiry of an API server's certificate on a separate connection, which works even if the certificate is
 //! no longer trusted.
 
-use std::{
-    io,
-    sync::{Arc, OnceLock},
-};
+use std::{io, sync::Arc};
 
 use http::Uri;
 use hyper_util::{
@@ -12,17 +9,14 @@ use hyper_util::{
     rt::TokioIo,
 };
 use jiff::Timestamp;
-use rustls::{
-    ClientConfig, DigitallySignedStruct, SignatureScheme,
-    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-    crypto::{CryptoProvider, ring},
-    pki_types::{CertificateDer, ServerName, UnixTime},
-};
+use rustls::pki_types::ServerName;
 use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tower::{BoxError, ServiceExt as _};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+use super::any_certificate::AnyCertificate;
 
 /// Why the serving certificate of an API server cannot be read.
 #[derive(Debug, Error)]
@@ -79,21 +73,15 @@ impl ServingCertificate {
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let name = self.name.as_deref().unwrap_or(host).to_owned();
         let name = ServerName::try_from(name).map_err(|_| ServingCertificateError::Name)?;
-        let seen = Arc::new(ObservedExpiry::default());
-        let provider = Arc::new(ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider.clone())
-            .with_safe_default_protocol_versions()
-            .map_err(io::Error::other)?
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(CertificateRecorder {
-                provider,
-                seen: seen.clone(),
-            }))
-            .with_no_client_auth();
+        let verifier = Arc::<AnyCertificate>::default();
+        let config = AnyCertificate::client(&verifier).map_err(io::Error::other)?;
         let stream = self.connect().await?.into_inner();
         let handshake = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
-        match (seen.0.get(), handshake) {
-            (Some(expires), _) => expires.ok_or(ServingCertificateError::Unreadable),
+        match (verifier.presented(), handshake) {
+            (Some(certificate), _) => match X509Certificate::from_der(certificate) {
+                Ok((_, certificate)) => Ok(certificate_end(certificate.validity().not_after.timestamp())),
+                Err(_) => Err(ServingCertificateError::Unreadable),
+            },
             (None, Err(error)) => Err(error.into()),
             (None, Ok(_)) => Err(ServingCertificateError::Unreadable),
         }
@@ -116,60 +104,6 @@ impl ServingCertificate {
             }
             ServingCertificateError::Unreachable(cause.to_string())
         })
-    }
-}
-
-/// The expiry of the certificate that the server presented. The inner value is none if the certificate cannot be parsed.
-#[derive(Debug, Default)]
-struct ObservedExpiry(OnceLock<Option<Timestamp>>);
-
-/// Records when the certificate expires, and accepts any certificate. This is safe, because no data is sent over the
-/// connection.
-#[derive(Debug)]
-struct CertificateRecorder {
-    provider: Arc<CryptoProvider>,
-    seen: Arc<ObservedExpiry>,
-}
-
-impl ServerCertVerifier for CertificateRecorder {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        let expires = X509Certificate::from_der(end_entity)
-            .ok()
-            .map(|(_, certificate)| certificate_end(certificate.validity().not_after.timestamp()));
-        // The cell is empty, because each connection has exactly one handshake.
-        let _ = self.seen.0.set(expires);
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _cert: &CertificateDer<'_>,
-        _dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _message: &[u8],
-        _cert: &CertificateDer<'_>,
-        _dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider
-            .signature_verification_algorithms
-            .supported_schemes()
     }
 }
 

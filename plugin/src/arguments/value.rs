@@ -70,7 +70,10 @@ mod tests {
         }
         for text in ["tomorrow", "02:00", "2026-12-24T02:00:00", ""] {
             let error = parse_timestamp(text).unwrap_err();
-            assert!(error.starts_with("expected a time with its zone, such as 2026-12-24T02:00:00Z"), "{text}");
+            assert!(
+                error.starts_with("expected a time with its zone, such as 2026-12-24T02:00:00Z"),
+                "{text}"
+            );
         }
     }
 

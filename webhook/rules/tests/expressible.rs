@@ -4,12 +4,10 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use kcp_rules::{
-    testing::{
-        case::{Answer, Base, CONTROL_PLANES, Case, TEMPLATES, V1BETA1, Write},
-        cases::cases,
-        row::Row,
-    },
+use kcp_rules::testing::{
+    case::{Answer, Base, CONTROL_PLANES, Case, TEMPLATES, V1BETA1, Write},
+    cases::cases,
+    row::Row,
 };
 use serde_json::{Map, Value};
 

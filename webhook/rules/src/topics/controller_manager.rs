@@ -243,7 +243,9 @@ mod tests {
             let text = object.to_string();
             let control_plane: KubeadmControlPlane<'_> = decode(&text).unwrap();
             let judgement = judge(&Change::create(&control_plane), &Configuration::default());
-            let found = judgement.denials().any(|finding| finding.rule.id == "controller-manager-flag-refused");
+            let found = judgement
+                .denials()
+                .any(|finding| finding.rule.id == "controller-manager-flag-refused");
             assert_eq!(found, is_denied, "{version} {flags}");
         }
     }

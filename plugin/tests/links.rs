@@ -299,7 +299,9 @@ fn a_decision_has_a_date_a_status_and_a_measurement() {
         let text = read(&page);
         let head = text.split("\n\n").nth(1).unwrap_or_default().replace('\n', " ");
         let name = page.display();
-        let date = head.strip_prefix("**Recorded.** ").and_then(|rest| rest.get(..12));
+        let date = head
+            .strip_prefix("**Recorded.** ")
+            .and_then(|rest| rest.get(..12));
         let date = date.unwrap_or_else(|| panic!("{name}: no date: {head}"));
         let is_date = date.ends_with(". ") && date.bytes().filter(u8::is_ascii_digit).count() == 8;
         assert!(is_date, "{name}: {date}");
@@ -347,7 +349,10 @@ fn links_are_found_outside_code() {
 #[test]
 fn a_link_to_a_whole_page_is_found_with_its_text() {
     for (text, expected) in [
-        ("see [A\nb](c.md), [d](e.md#f) and ![g](h.svg)", &[("A b", "c.md")][..]),
+        (
+            "see [A\nb](c.md), [d](e.md#f) and ![g](h.svg)",
+            &[("A b", "c.md")][..],
+        ),
         ("[`a`](b.md) [C](https://d/e.md)", &[("", "b.md")]),
     ] {
         let expected: Vec<(String, String)> = expected
@@ -410,6 +415,20 @@ fn a_link_that_leaves_the_book_is_found() {
     }
 }
 
+#[test]
+fn each_picture_is_on_a_page() {
+    let texts: String = pages(&book()).iter().map(|page| read(page)).collect();
+    let pictures = entries(&book().join("pictures"));
+    assert!(pictures.len() >= 12, "only {} pictures", pictures.len());
+    for picture in pictures {
+        let name = picture.file_name().expect("a name").display().to_string();
+        assert!(
+            texts.contains(&format!("pictures/{name})")),
+            "no page shows {name}"
+        );
+    }
+}
+
 /// `make pictures` draws them.
 #[test]
 fn each_picture_shows_the_labels_of_its_text() {
@@ -424,7 +443,7 @@ fn each_picture_shows_the_labels_of_its_text() {
             .step_by(2)
             .flat_map(|label| label.split("\\n"));
         for label in labels {
-            let label = label.replace('&', "&amp;");
+            let label = label.replace('&', "&amp;").replace('\'', "&#39;");
             assert!(picture.contains(&label), "{}: {label}", source.display());
         }
     }

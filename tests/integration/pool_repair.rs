@@ -48,13 +48,18 @@ impl Hosts {
 
     /// Sets an entry's condition and holder, with a time long ago.
     pub(crate) async fn mark(&self, entry: &str, available: bool, holder: Option<&str>) {
+        self.mark_since(entry, available, holder, LONG_AGO).await;
+    }
+
+    /// Sets an entry's condition with this time, and its holder.
+    pub(crate) async fn mark_since(&self, entry: &str, available: bool, holder: Option<&str>, since: &str) {
         let (status, reason, message) = if available {
             ("True", "Available", "available")
         } else {
             ("False", "Reserved", "reserved")
         };
         let condition = json!({"type": "Available", "status": status, "reason": reason, "message": message,
-            "lastTransitionTime": LONG_AGO});
+            "lastTransitionTime": since});
         let name = |name: Option<&str>| name.map(|name| json!({ "name": name }));
         let status = json!({
             "conditions": [condition],

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use kcp_api::{ClusterDeployment, ClusterPool, hive::conditions::DesiredCondition, metadata::Object as _};
 
-use crate::objects::entry::{APPLY_SUCCEEDED, BROKEN_BY_SYNTAX, Entry, EntryStatus as _};
+use crate::objects::entry::{APPLY_SUCCEEDED, BROKEN_BY_CLOUD, BROKEN_BY_SYNTAX, Entry, EntryStatus as _};
 
 /// A pool's limits, and how many clusters count against each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -141,8 +141,6 @@ const INVENTORY_VALID: &str = "InventoryValid";
 /// The type of the condition that says whether the inventory has enough entries for the pool's size. The design document of
 /// inventories requires such a condition, but Hive has none, so this program has chosen the name.
 const INVENTORY_SUFFICIENT: &str = "InventorySufficient";
-/// The reason that Hive gives in `ApplySucceeded` if the cluster could not be created.
-const BROKEN_BY_CLOUD: &str = "BrokenByCloud";
 
 /// The facts that determine the conditions about an inventory.
 #[derive(Clone, Copy, Debug)]

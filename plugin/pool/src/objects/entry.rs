@@ -26,6 +26,13 @@ pub const BROKEN_BY_SYNTAX: &str = "BrokenBySyntax";
 
 /// Hive's reason in `ApplySucceeded` while a cluster is being installed with the entry's patches.
 pub const INSTALLATION_PENDING: &str = "InstallationPending";
+
+/// Hive's reason in `ApplySucceeded` after the installation of a cluster has failed.
+pub const BROKEN_BY_CLOUD: &str = "BrokenByCloud";
+
+/// The reason in `ApplySucceeded` after a cluster has been installed.
+pub const SUCCEEDED: &str = "Succeeded";
+
 /// The maximum length of a condition's message, in bytes. The schema allows the same number of characters, which can
 /// take more bytes.
 const MAX_MESSAGE: usize = 32_768;
@@ -160,7 +167,7 @@ impl EntryStatus for Entry {
         let condition = DesiredCondition {
             type_: APPLY_SUCCEEDED,
             status: "True",
-            reason: "Succeeded",
+            reason: SUCCEEDED,
             message: "Patches applied; cluster is installed",
         };
         only_conditions(self, self.conditions().with_condition(condition, now))

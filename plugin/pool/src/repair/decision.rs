@@ -271,7 +271,7 @@ fn record_finding(entry: &Entry, cause: Cause, pool: String, record: LeaseRecord
     }
 }
 
-fn contested_finding(entry: &Entry, users: &[&ClusterDeployment]) -> LeaseProblem {
+pub(super) fn contested_finding(entry: &Entry, users: &[&ClusterDeployment]) -> LeaseProblem {
     let users = users.iter().map(|cluster| cluster.name());
     let names: BTreeSet<&str> = entry.status.holder().into_iter().chain(users).collect();
     let names = names.into_iter().map(str::to_owned).collect();

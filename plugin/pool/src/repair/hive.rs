@@ -1,14 +1,20 @@
 //! Finds problems of entries in pools that Hive manages. Hive repairs its own leases, except for these problems. No I/O.
 
-use kcp_api::metadata::Object;
+use jiff::Timestamp;
+use kcp_api::{ClusterPool, metadata::Object};
 
 use crate::{
     lease::rule::Rule,
     objects::{
+        Holder,
         cluster_deployment::{ClusterDeployment, Deletion as _, DeletionState},
-        entry::{APPLY_SUCCEEDED, Entry, EntryStatus as _, INSTALLATION_PENDING, Reservation},
+        entry::{
+            APPLY_SUCCEEDED, BROKEN_BY_CLOUD, Entry, EntryStatus as _, INSTALLATION_PENDING, Reservation,
+            SUCCEEDED,
+        },
     },
     repair::{
+        decision::contested_finding,
         finding::{Cause, LeaseProblem, ProblemSubject, Remedy},
         options::RepairOptions,
     },
@@ -47,36 +53,128 @@ pub(super) fn check_hive_entry(
         return Some(finding(what, Remedy::None, None));
     }
     if snapshot.is_unused(entry)
-        && let Some(what) = leak(snapshot, entry, options)
+        && let Some((what, remedy)) = leak(snapshot, entry, options)
     {
-        return Some(finding(what, Remedy::Free, None));
+        return Some(finding(what, remedy, None));
     }
-    // Hive frees an entry shortly before it deletes the entry's cluster, which is not a problem.
-    let [user] = users else { return None };
-    if user.deletion_state() != DeletionState::Alive || Some(user.name()) == entry.status.holder() {
-        return None;
+    // Hive frees an entry shortly before it removes the entry's cluster, which is not a problem.
+    let mut alive = users
+        .iter()
+        .copied()
+        .filter(|user| user.deletion_state() == DeletionState::Alive);
+    let user = alive.next()?;
+    if alive.next().is_some() || is_held_by_another(snapshot, entry, user) {
+        return Some(contested_finding(entry, users));
     }
-    let is_pending = entry.conditions().reason(APPLY_SUCCEEDED) == Some(INSTALLATION_PENDING);
-    let what = if is_pending {
-        "a bug in Hive: the last cluster of the entry never finished installing, so Hive frees and reserves the entry \
-         several times a second"
-    } else {
-        "the condition Available is True, but a ClusterDeployment that Hive created uses the entry"
-    };
+    if let Some(what) = moved(snapshot, entry, user) {
+        return Some(finding(what, Remedy::None, Some(user)));
+    }
+    let what = lost_reservation(snapshot, entry, user, options)?;
     let remedy = Remedy::Reserve {
         pool: user.pool()?.to_owned(),
         cluster_deployment: user.name().to_owned(),
     };
-    Some(finding(what.to_owned(), remedy, Some(user)))
+    Some(finding(what, remedy, Some(user)))
 }
 
-/// Why Hive never frees this entry, which no cluster uses; `None` if Hive frees it, or if it is free.
-fn leak(snapshot: &Snapshot, entry: &Entry, options: &RepairOptions<'_>) -> Option<String> {
+/// Whether the status refers to another cluster, which exists.
+fn is_held_by_another(snapshot: &Snapshot, entry: &Entry, user: &ClusterDeployment) -> bool {
+    let (Some(holder), Some(pool)) = (entry.status.holder(), entry.status.pool()) else {
+        return false;
+    };
+    let holder = Holder {
+        pool,
+        cluster_deployment: holder,
+    };
+    let clusters = snapshot.cluster_deployments().into_iter();
+    holder.cluster_deployment != user.name()
+        && clusters.flat_map(|all| all.for_holder(holder)).next().is_some()
+}
+
+/// Why Hive frees the entry although this cluster uses it: only another pool lists the entry.
+fn moved(snapshot: &Snapshot, entry: &Entry, user: &ClusterDeployment) -> Option<String> {
+    let pool = synchronized_by(snapshot, entry)?.name();
+    let of_user = user.pool().filter(|of_user| *of_user != pool)?;
+    Some(format!(
+        "ClusterDeployment {} of pool {of_user} uses this entry, but only pool {pool} lists it, so Hive frees the entry for \
+         pool {pool}; remove the entry from the inventory of pool {pool} until the ClusterDeployment is deleted",
+        user.name()
+    ))
+}
+
+/// Why the status does not refer to the only cluster that uses the entry; `None` if it refers to the cluster, or if Hive is
+/// about to change this.
+fn lost_reservation(
+    snapshot: &Snapshot,
+    entry: &Entry,
+    user: &ClusterDeployment,
+    options: &RepairOptions<'_>,
+) -> Option<String> {
+    if Some(user.name()) == entry.status.holder() {
+        return None;
+    }
+    let is_synced = synchronized_by(snapshot, entry).is_some();
+    // Hive sets the references only together with a new value of this condition (openshift/hive, `collections.go`, `Reserve`).
+    if is_synced && entry.conditions().reason(APPLY_SUCCEEDED) == Some(last_result(user)) {
+        return Some(
+            "a bug in Hive: another program freed the entry, or the last cluster of the entry never finished installing, so \
+             Hive frees and reserves the entry several times a second"
+                .to_owned(),
+        );
+    }
+    // Hive neither frees such an entry nor sets its references, and frees it once the cluster is deprovisioned.
+    if entry.status.is_reserved() && !is_synced {
+        return None;
+    }
+    let changed = [
+        entry.since(),
+        entry.creation_timestamp(),
+        user.creation_timestamp(),
+    ];
+    has_grace_ended(snapshot, changed.into_iter().max().flatten()?, options).then(|| {
+        format!(
+            "the status of the entry does not refer to ClusterDeployment {}, which uses the entry; check that Hive runs",
+            user.name()
+        )
+    })
+}
+
+/// The reason that Hive writes to `ApplySucceeded` when it reserves the entry again for this cluster.
+fn last_result(user: &ClusterDeployment) -> &'static str {
+    if user.spec.installed {
+        SUCCEEDED
+    } else if user.status.conditions.status("ProvisionStopped") == Some("True") {
+        BROKEN_BY_CLOUD
+    } else {
+        INSTALLATION_PENDING
+    }
+}
+
+/// The pool for which Hive synchronizes the entry: a pool that lists the entry and is not being deleted.
+fn synchronized_by<'s>(snapshot: &'s Snapshot, entry: &'s Entry) -> Option<&'s ClusterPool> {
+    snapshot
+        .pools_that_list(entry.name())
+        .find(|pool| !pool.is_deleting())
+}
+
+/// Whether Hive has had the grace period to go on since this time.
+fn has_grace_ended(snapshot: &Snapshot, since: Timestamp, options: &RepairOptions<'_>) -> bool {
+    let rule = Rule {
+        now: snapshot.now,
+        grace: options.grace,
+    };
+    rule.has_ended(since.checked_add(options.grace).ok())
+}
+
+/// Why Hive has not freed this entry, which no cluster uses, and the remedy; `None` if Hive frees it, or if it is free.
+fn leak(snapshot: &Snapshot, entry: &Entry, options: &RepairOptions<'_>) -> Option<(String, Remedy)> {
+    let is_synced = synchronized_by(snapshot, entry).is_some();
     let reserved_for = entry.status.pool();
-    if let Some(pool) = reserved_for.filter(|pool| snapshot.pool(pool).is_none()) {
-        return Some(format!(
+    if let Some(pool) = reserved_for.filter(|pool| !is_synced && snapshot.pool(pool).is_none()) {
+        let what = format!(
             "the entry is reserved for pool {pool}, which does not exist, so Hive does not free the entry"
-        ));
+        );
+        return Some((what, Remedy::Free));
     }
     if entry.status.reservation() != Reservation::Unrecorded {
         return None;
@@ -86,28 +184,27 @@ fn leak(snapshot: &Snapshot, entry: &Entry, options: &RepairOptions<'_>) -> Opti
         format!("ClusterDeployment {holder}")
     });
     if !entry.status.is_reserved() {
-        return Some(format!(
+        let what = format!(
             "the condition Available is True, but the status refers to {cluster}, which does not exist, so Hive \
              cannot create a cluster with the entry"
-        ));
+        );
+        return Some((what, Remedy::Free));
     }
-    // Hive frees the entries of every pool that lists them, but not while it deletes the pool.
-    if snapshot
-        .pools_that_list(entry.name())
-        .any(|pool| !pool.is_deleting())
-    {
+    // Hive reserves an entry before it creates the cluster, so wait until the grace period ends. With `--force`, another finding
+    // says why the entry is not freed, and how to free it.
+    let is_explained = is_synced && options.is_forced(entry);
+    if is_explained || !has_grace_ended(snapshot, entry.since()?, options) {
         return None;
     }
-    // Hive reserves an entry before it creates the cluster, so wait until the grace period ends.
-    let grace_ends = entry.since()?.checked_add(options.grace).ok();
-    let rule = Rule {
-        now: snapshot.now,
-        grace: options.grace,
-    };
-    rule.has_ended(grace_ends).then(|| {
-        format!(
-            "Hive reserved the entry for {cluster}, which does not exist; Hive does not free the entry, because no pool \
-             lists the entry, except for pools that are being deleted"
-        )
+    let reserved = format!("Hive reserved the entry for {cluster}, which does not exist");
+    Some(if is_synced {
+        let what = format!("{reserved}, and has not freed the entry since; check that Hive runs");
+        (what, Remedy::None)
+    } else {
+        let what = format!(
+            "{reserved}; Hive does not free the entry, because no pool lists the entry, except for pools that are being \
+             deleted"
+        );
+        (what, Remedy::Free)
     })
 }

@@ -335,13 +335,29 @@ fn force_frees_only_unused_entries() {
 #[test]
 #[expect(clippy::too_many_lines, reason = "one table")]
 fn problems_that_hive_causes_name_hive() {
-    let mut flapping = entry("True", None);
-    let pending = json!({"type": "ApplySucceeded", "status": "False", "reason": "InstallationPending"});
-    flapping["status"]["conditions"]
-        .as_array_mut()
-        .unwrap()
-        .push(pending);
+    let applied = |available: &str, since: &str, reason: &str| {
+        let mut object = entry_since(available, None, since);
+        let conditions = object["status"]["conditions"].as_array_mut().unwrap();
+        conditions.push(json!({"type": "ApplySucceeded", "status": "False", "reason": reason}));
+        object
+    };
     let used = || cluster("us", "pool", Some("a"));
+    let installed = || {
+        let mut installed = used();
+        installed["spec"]["installed"] = true.into();
+        installed
+    };
+    let stopped = || {
+        let mut stopped = used();
+        stopped["status"] = json!({"conditions": [{"type": "ProvisionStopped", "status": "True"}]});
+        stopped
+    };
+    let with_pool_of_them = |mut objects: Objects| {
+        objects
+            .pools
+            .push(pool_object("theirs", &json!({"inventory": []})));
+        by_hive(objects.cluster(cluster("them", "theirs", Some("a"))))
+    };
     let mut shared = Objects::entry(entry("True", None)).cluster(used());
     shared
         .pools
@@ -365,20 +381,98 @@ fn problems_that_hive_causes_name_hive() {
     };
     for (case, objects, expected) in [
         (
-            "flapping",
-            by_hive(Objects::entry(flapping).cluster(used())),
+            "flapping, available",
+            by_hive(Objects::entry(applied("True", NOW, "InstallationPending")).cluster(used())),
             vec!["hive record"],
+        ),
+        (
+            "flapping, reserved",
+            by_hive(Objects::entry(applied("False", NOW, "InstallationPending")).cluster(used())),
+            vec!["hive record"],
+        ),
+        (
+            "flapping, installed",
+            by_hive(Objects::entry(applied("False", NOW, "Succeeded")).cluster(installed())),
+            vec!["hive record"],
+        ),
+        (
+            "flapping, broken",
+            by_hive(Objects::entry(applied("True", NOW, "BrokenByCloud")).cluster(stopped())),
+            vec!["hive record"],
+        ),
+        (
+            "flapping beside a cluster that goes",
+            by_hive(Objects::entry(applied("True", NOW, "InstallationPending")).cluster(used())).cluster(
+                deleted(
+                    cluster("them", "pool", Some("a")),
+                    &["hive.openshift.io/deprovision"],
+                ),
+            ),
+            vec!["hive record"],
+        ),
+        (
+            "the cluster has just been installed, so Hive sets the references with its next write",
+            by_hive(Objects::entry(applied("False", NOW, "InstallationPending")).cluster(installed())),
+            vec![],
+        ),
+        (
+            "between the two writes of a reservation",
+            by_hive(Objects::entry(applied("False", JUST_NOW, "BrokenByCloud")).cluster(used())),
+            vec![],
+        ),
+        (
+            "Hive stopped between the two writes",
+            by_hive(Objects::entry(applied("False", LONG_AGO, "BrokenByCloud")).cluster(used())),
+            vec!["hive record"],
+        ),
+        (
+            "two clusters",
+            by_hive(
+                Objects::entry(entry("False", Some("us")))
+                    .cluster(used())
+                    .cluster(cluster("them", "pool", Some("a"))),
+            ),
+            vec!["contested none"],
+        ),
+        (
+            "used by one cluster, reserved for another",
+            by_hive(
+                Objects::entry(entry("False", Some("us")))
+                    .cluster(cluster("us", "pool", None))
+                    .cluster(cluster("them", "pool", Some("a"))),
+            ),
+            vec!["contested none"],
+        ),
+        (
+            "listed by another pool, reserved",
+            with_pool_of_them(Objects::entry(entry("False", Some("them")))),
+            vec!["hive none"],
+        ),
+        (
+            "listed by another pool, freed",
+            with_pool_of_them(Objects::entry(entry("True", None))),
+            vec!["hive none"],
         ),
         ("shared", by_hive(shared), vec!["hive none"]),
         (
-            "of a pool that is gone",
-            by_hive(Objects::entry(orphan)),
+            "of a pool that is gone, listed by a pool that is being deleted",
+            deleting(orphan.clone()),
             vec!["hive free"],
         ),
         (
-            "without a record",
-            by_hive(Objects::entry(entry("False", Some("us")))),
+            "of a pool that is gone, but listed by another",
+            by_hive(Objects::entry(orphan)),
+            vec!["hive none"],
+        ),
+        (
+            "reserved for a cluster that Hive is about to create",
+            by_hive(Objects::entry(entry_since("False", Some("us"), JUST_NOW))),
             vec![],
+        ),
+        (
+            "Hive stopped before it created the cluster",
+            by_hive(Objects::entry(entry("False", Some("us")))),
+            vec!["hive none"],
         ),
         (
             "our lease",
@@ -419,6 +513,16 @@ fn problems_that_hive_causes_name_hive() {
         (
             "dropped, freed, its cluster goes",
             dropped(entry("True", None)).cluster(going()),
+            vec![],
+        ),
+        (
+            "dropped, reserved without references, its cluster stays",
+            dropped(entry("False", None)).cluster(used()),
+            vec![],
+        ),
+        (
+            "dropped, just freed, its cluster stays",
+            dropped(entry_since("True", None, JUST_NOW)).cluster(used()),
             vec![],
         ),
         (

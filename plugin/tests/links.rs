@@ -236,7 +236,7 @@ fn named_pages(text: &str) -> Vec<(String, String)> {
     let mut before = "";
     for rest in prose.split("](") {
         let target = rest.split(')').next().unwrap_or_default();
-        if target.ends_with(".md") && !is_address(target) {
+        if is_markdown(Path::new(target)) && !is_address(target) {
             let name = before.rsplit('[').next().unwrap_or_default();
             let name: Vec<&str> = name.split_whitespace().collect();
             found.push((name.join(" "), target.to_owned()));

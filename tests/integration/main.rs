@@ -40,6 +40,7 @@ mod faults;
 mod fleet;
 mod flows;
 mod helm;
+mod hive_sequences;
 mod hosts;
 mod incidents;
 mod installation;

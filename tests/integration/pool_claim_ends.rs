@@ -32,7 +32,7 @@ async fn served(
     let hosts = Hosts::create(management, namespace, 1).await;
     (
         hosts,
-        StandInHive::new(management.client(), namespace, "hosts", size),
+        StandInHive::new(management.client(), namespace, "hosts", size).unwrap(),
     )
 }
 

@@ -49,7 +49,7 @@ fn a_lessee_needs_exactly_the_documented_permissions() {
         serve_hive_configs(server).await.unwrap();
         let pool = Pool::create(server, "lessee-role", 2).await.unwrap();
         let lessee = Lessee { server, pool: &pool };
-        let mut hive = StandInHive::new(server.client(), "lessee-role", "hosts", 1);
+        let mut hive = StandInHive::new(server.client(), "lessee-role", "hosts", 1).unwrap();
 
         let cannot = |what: &str| format!("cannot {what}");
         let without_place = |what: &str| {

@@ -51,7 +51,7 @@ pub(super) async fn claim_run(server: &PoolServer, seed: u64, tolerance: Toleran
         tolerance,
         given: Mutex::default(),
     };
-    let mut hive = StandInHive::new(server.client(), &run.namespace, POOL, 1);
+    let mut hive = StandInHive::new(server.client(), &run.namespace, POOL, 1)?;
     let mut random = Random::new(seed);
     let lessees = try_join_all((0..LESSEES).map(|_| run.lessee(random.split())));
     let serve = async {

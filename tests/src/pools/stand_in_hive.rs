@@ -4,6 +4,9 @@
 
 #![expect(clippy::indexing_slicing, reason = "an absent field of a JSON value is null")]
 
+pub mod recording;
+pub mod replay;
+
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -12,17 +15,17 @@ use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use serde_json::{Value, json};
 
+use self::recording::{Names, Recording};
 use super::pool::{HIVE, while_initializing};
 
 /// What each cluster's admin kubeconfig contains.
 pub const KUBECONFIG: &str = "kind: Config\n";
 
-const CLAIM_FINALIZER: &str = "hive.openshift.io/claim";
-
 /// The time between two rounds. Hive watches instead.
 const BETWEEN_ROUNDS: Duration = Duration::from_millis(100);
 
 pub struct StandInHive {
+    recording: Recording,
     client: Client,
     /// The namespace of the pool.
     namespace: String,
@@ -34,14 +37,15 @@ pub struct StandInHive {
 }
 
 impl StandInHive {
-    pub fn new(client: &Client, namespace: &str, pool: &str, size: usize) -> Self {
-        Self {
+    pub fn new(client: &Client, namespace: &str, pool: &str, size: usize) -> Result<Self> {
+        Ok(Self {
+            recording: Recording::read()?,
             client: client.clone(),
             namespace: namespace.to_owned(),
             pool: pool.to_owned(),
             size,
             created: 0,
-        }
+        })
     }
 
     /// Serves the pool until the work ends.
@@ -75,7 +79,7 @@ impl StandInHive {
         for claim in self.claims().await? {
             self.reconcile_claim(claim, now).await?;
         }
-        self.assign().await?;
+        self.assign(now).await?;
         for cluster in self.clusters().await? {
             if cluster["metadata"]["annotations"]["hive.openshift.io/remove-cluster-from-pool"].is_string() {
                 self.delete(&self.cluster_path(&cluster)).await?;
@@ -92,28 +96,22 @@ impl StandInHive {
     async fn reconcile_claim(&self, mut claim: Value, now: Timestamp) -> Result<()> {
         let path = self.claim_path(&claim);
         if claim["status"]["conditions"].as_array().is_none_or(Vec::is_empty) {
-            let condition =
-                |kind: &str| condition(kind, "Unknown", "Initialized", "Condition Initialized", now);
-            claim["status"] = json!({"conditions": [condition("Pending"), condition("ClusterRunning")]});
-            return self.put(&format!("{path}/status"), &claim).await;
+            return self.write("initialize-claim", &claim, &claim, now).await;
         }
         let cluster = claim["spec"]["namespace"].as_str().unwrap_or_default().to_owned();
         let cluster = self.get_cluster(&cluster).await?;
         if claim["metadata"]["deletionTimestamp"].is_string() {
             let own = cluster.filter(|cluster| claim_of(cluster) == claim["metadata"]["name"].as_str());
-            if let Some(mut own) = own {
-                own["metadata"]["annotations"]["hive.openshift.io/remove-cluster-from-pool"] = "true".into();
-                return self.put(&self.cluster_path(&own), &own).await;
+            if let Some(own) = own {
+                return self.write("mark-for-removal", &own, &claim, now).await;
             }
-            claim["metadata"]["finalizers"] = json!([]);
-            return self.put(&path, &claim).await;
+            return self.write("remove-claim-finalizer", &claim, &claim, now).await;
         }
         if claim["metadata"]["finalizers"]
             .as_array()
             .is_none_or(Vec::is_empty)
         {
-            claim["metadata"]["finalizers"] = json!([CLAIM_FINALIZER]);
-            return self.put(&path, &claim).await;
+            return self.write("add-claim-finalizer", &claim, &claim, now).await;
         }
         if claim["spec"]["namespace"].as_str().is_none_or(str::is_empty) {
             return Ok(());
@@ -126,21 +124,15 @@ impl StandInHive {
         if has_ended(&claim, now)? {
             return self.delete(&path).await;
         }
-        let (kind, status, reason, message) = match cluster {
-            None => (
-                "ClusterRunning",
-                "False",
-                "ClusterDeleted",
-                "Assigned cluster has been deleted",
-            ),
+        let report = match cluster {
+            None => "report-cluster-deleted",
             Some(cluster) if claim_of(&cluster) == claim["metadata"]["name"].as_str() => {
                 self.allow_subjects(&claim).await?;
-                ("Pending", "False", "ClusterClaimed", "Cluster claimed")
+                "report-claimed"
             }
             Some(_) => return Ok(()),
         };
-        set_condition(&mut claim, &condition(kind, status, reason, message, now));
-        self.put(&format!("{path}/status"), &claim).await
+        self.write(report, &claim, &claim, now).await
     }
 
     /// Allows the subjects of the claim to use its cluster, with the role that Hive creates.
@@ -169,7 +161,7 @@ impl StandInHive {
     }
 
     /// Assigns running clusters to claims, the oldest claim first: first the claim, then the cluster.
-    async fn assign(&self) -> Result<()> {
+    async fn assign(&self, now: Timestamp) -> Result<()> {
         let mut claims = self.claims().await?;
         claims.retain(|claim| claim["metadata"]["deletionTimestamp"].is_null());
         claims.sort_by_key(|claim| {
@@ -190,17 +182,16 @@ impl StandInHive {
                 .filter(|name| !name.is_empty())
             else {
                 if let Some(cluster) = free.next() {
-                    let mut claim = claim.clone();
-                    claim["spec"]["namespace"] = cluster["metadata"]["name"].clone();
-                    self.put(&self.claim_path(&claim), &claim).await?;
+                    let mut assigned = claim.clone();
+                    assigned["spec"]["namespace"] = cluster["metadata"]["name"].clone();
+                    self.write("assign-claim", claim, &assigned, now).await?;
                 }
                 continue;
             };
-            if let Some(mut cluster) = self.get_cluster(assigned).await?
+            if let Some(cluster) = self.get_cluster(assigned).await?
                 && claim_of(&cluster).is_none()
             {
-                cluster["spec"]["clusterPoolRef"]["claimName"] = claim["metadata"]["name"].clone();
-                self.put(&self.cluster_path(&cluster), &cluster).await?;
+                self.write("assign-cluster", &cluster, claim, now).await?;
             }
         }
         Ok(())
@@ -291,6 +282,24 @@ impl StandInHive {
         Ok(items)
     }
 
+    /// Sends a recorded write of an object, with the names of the claim and of the cluster that is assigned to it.
+    async fn write(&self, name: &str, object: &Value, claim: &Value, now: Timestamp) -> Result<()> {
+        let text = |pointer: &str| {
+            let text = claim.pointer(pointer).and_then(Value::as_str);
+            text.unwrap_or_default().to_owned()
+        };
+        let names = Names::from([
+            ("namespace", self.namespace.clone()),
+            ("claim", text("/metadata/name")),
+            ("cluster", text("/spec/namespace")),
+        ]);
+        let write = self.recording.write(name)?;
+        match write.applied(object, &names, now)? {
+            Some(changed) => self.put(&write.path(&names)?, &changed).await,
+            None => Ok(()),
+        }
+    }
+
     /// Replaces an object, unless it has changed since it was read. The next round then tries again.
     async fn put(&self, path: &str, object: &Value) -> Result<()> {
         self.send(Method::PUT, path, Some(object)).await.map(drop)
@@ -336,22 +345,4 @@ fn has_ended(claim: &Value, now: Timestamp) -> Result<bool> {
         .parse()?;
     let lifetime: SignedDuration = lifetime.parse()?;
     Ok(now.duration_since(assigned) >= lifetime)
-}
-
-fn condition(kind: &str, status: &str, reason: &str, message: &str, now: Timestamp) -> Value {
-    let now = format!("{now:.0}");
-    json!({
-        "type": kind, "status": status, "reason": reason, "message": message,
-        "lastProbeTime": now, "lastTransitionTime": now,
-    })
-}
-
-/// Sets a condition, unless it has this status already.
-fn set_condition(claim: &mut Value, condition: &Value) {
-    let conditions = claim["status"]["conditions"].as_array_mut().into_iter().flatten();
-    for old in conditions {
-        if old["type"] == condition["type"] && old["status"] != condition["status"] {
-            *old = condition.clone();
-        }
-    }
 }

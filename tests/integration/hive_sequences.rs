@@ -4,6 +4,7 @@
 
 #![expect(
     clippy::unwrap_used,
+    clippy::indexing_slicing,
     reason = "this is test code, of which clippy exempts only functions with #[test]"
 )]
 
@@ -193,10 +194,8 @@ fn text(value: &Value) -> &str {
 }
 
 fn findings(found: &[String]) -> String {
-    found
-        .iter()
-        .map(|finding| format!("; repair: {finding}"))
-        .collect()
+    let lines = found.iter().map(|finding| ["; repair: ", finding].concat());
+    lines.collect()
 }
 
 /// Replaces `x` by the cluster's name.

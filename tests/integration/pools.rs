@@ -7,3 +7,4 @@ mod lessee_role;
 mod naive;
 mod queue;
 mod random_runs;
+mod several;

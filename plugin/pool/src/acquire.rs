@@ -18,13 +18,13 @@ use kcp_client::Error;
 
 use crate::{
     acquire::answer::{Lease, LeaseOutcome, LeaseRefusal, LeaseResult},
-    events::{LeaseChange, record},
+    events::{LeaseChange, MAX_ENTRIES, record},
     hive::{Hive, HiveMode},
     install_config::{InstallConfig, InstallConfigError, patches::patch_install_config},
     inventory::capacity::{Capacity, InventoryFacts, inventory_patch},
     lease::{
         LeaseError, Ttl,
-        attempt::{Attempt, AttemptOutcome, AttemptRequest, attempt},
+        attempt::{Attempt, AttemptOutcome, AttemptRequest, LeasedEntry, attempt},
         queue::Place,
         usage::Clusters,
     },
@@ -47,6 +47,8 @@ pub struct Selection<'s> {
 #[derive(Clone, Copy, Debug)]
 pub struct LeaseRequest<'w> {
     pub holder: Holder<'w>,
+    /// How many entries the holder wants, all or none.
+    pub count: usize,
     /// How long the lease lasts. If `None`, a new lease gets [`DEFAULT_TTL`](crate::lease::DEFAULT_TTL), and an existing
     /// lease keeps its end.
     pub ttl: Option<Ttl>,
@@ -71,7 +73,7 @@ impl<'w> LeaseRequest<'w> {
     }
 }
 
-/// Leases a customization if an entry is free now. Does not wait.
+/// Leases a customization if an entry is free now, or several if enough are. Does not wait.
 pub async fn acquire(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<LeaseResult, LeaseError> {
     let holder = request.holder;
     let reads = async {
@@ -102,6 +104,7 @@ pub async fn acquire(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<Lea
         unselected: &unselected,
         clusters: &clusters,
         holder,
+        count: request.count,
         ttl: request.ttl,
         cluster: request.cluster,
         user: user.as_deref(),
@@ -129,25 +132,22 @@ pub async fn acquire(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<Lea
             drop(tokio::time::timeout(POOL_STATUS_TIMEOUT, written).await);
         }
     }
-    if let AttemptOutcome::Leased(leased) = &outcome
-        && !leased.was_already_held
-        && let Some(entry) = entries.iter().find(|entry| entry.name() == leased.customization)
-    {
+    let find = |leased: &LeasedEntry| entries.iter().find(|entry| entry.name() == leased.customization);
+    let new = outcome.leased().iter().filter(|leased| !leased.was_already_held);
+    for leased in new.take(MAX_ENTRIES) {
+        let Some(entry) = find(leased) else { continue };
+        let before = entry.status.holder();
         let change = LeaseChange::Leased {
             holder: holder.cluster_deployment,
             ends: leased.record.deadline,
-            after: entry.status.holder(),
+            after: before.filter(|before| *before != holder.cluster_deployment),
         };
         Box::pin(record(store, user.as_deref(), Some(&pool), entry, change)).await;
     }
-    let has_patches = |leased: &str| {
-        let entry = entries.iter().find(|entry| entry.name() == leased);
-        entry.is_some_and(|entry| entry.spec.get("installConfigPatches").is_some())
+    let has_patches = |leased: &LeasedEntry| {
+        find(leased).is_some_and(|entry| entry.spec.get("installConfigPatches").is_some())
     };
-    let are_patches_unchecked = match &outcome {
-        AttemptOutcome::Leased(leased) => install_config.is_none() && has_patches(&leased.customization),
-        _ => false,
-    };
+    let are_patches_unchecked = install_config.is_none() && outcome.leased().iter().any(has_patches);
     Ok(LeaseResult {
         cluster_list_error: match clusters {
             Clusters::All(_) => None,
@@ -156,7 +156,7 @@ pub async fn acquire(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<Lea
         are_patches_unchecked,
         queue_error,
         others,
-        ..answer(outcome_of(outcome, store.namespace(), holder))
+        ..answer(outcome_of(outcome, store.namespace(), holder, request.count))
     })
 }
 
@@ -219,7 +219,7 @@ async fn customized_install_config(
     })
 }
 
-fn outcome_of(outcome: AttemptOutcome, namespace: &str, holder: Holder<'_>) -> LeaseOutcome {
+fn outcome_of(outcome: AttemptOutcome, namespace: &str, holder: Holder<'_>, count: usize) -> LeaseOutcome {
     let Holder {
         pool,
         cluster_deployment,
@@ -230,9 +230,11 @@ fn outcome_of(outcome: AttemptOutcome, namespace: &str, holder: Holder<'_>) -> L
             entry: *leased,
             has_cluster: false,
         }),
+        AttemptOutcome::LeasedSet(set) => LeaseOutcome::LeasedSet(set),
         AttemptOutcome::Exhausted(entries) => LeaseOutcome::Refused(LeaseRefusal::Exhausted {
             pool: PoolName::new(namespace, pool),
             entries,
+            count,
         }),
         AttemptOutcome::BoundButUnavailable {
             customization,
@@ -254,6 +256,11 @@ fn outcome_of(outcome: AttemptOutcome, namespace: &str, holder: Holder<'_>) -> L
             cluster_deployment,
             customization,
             requested,
+        }),
+        AttemptOutcome::HeldMore { customizations } => LeaseOutcome::Refused(LeaseRefusal::HeldMore {
+            cluster_deployment,
+            customizations,
+            count,
         }),
         AttemptOutcome::HeldWithPatchProblem { customization, why } => {
             LeaseOutcome::Refused(LeaseRefusal::HeldWithPatchProblem {
@@ -280,6 +287,14 @@ fn refusal(
     }
     if names.is_empty() {
         return Some(LeaseRefusal::NoEntryMatches { pool: name });
+    }
+    if names.len() < request.count {
+        return Some(LeaseRefusal::TooFewEntries {
+            pool: name,
+            entries: names.len(),
+            is_selection: names.len() < pool.inventory().len(),
+            count: request.count,
+        });
     }
     if pool.is_deleting() {
         return Some(LeaseRefusal::PoolDeleting { pool: name });

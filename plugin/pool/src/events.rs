@@ -19,7 +19,7 @@ const API_VERSION: &str = "hive.openshift.io/v1";
 const EVENTS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The maximum number of customizations for which one command writes Events.
-const MAX_ENTRIES: usize = 10;
+pub const MAX_ENTRIES: usize = 10;
 
 /// What happened to a holder's lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

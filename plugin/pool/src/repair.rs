@@ -247,6 +247,7 @@ async fn recreate_cluster(
     let cluster = ClusterName::new(holder.cluster_deployment, holder.cluster_deployment);
     let lease = LeaseRequest {
         holder,
+        count: 1,
         ttl: None,
         cluster: Some(&cluster),
         install_config: Some(install_config),
@@ -269,7 +270,9 @@ async fn recreate_cluster(
         },
     };
     Ok(match &answer.outcome {
-        LeaseOutcome::Leased(_) | LeaseOutcome::Claimed(_) => RepairOutcome::Repaired,
+        LeaseOutcome::Leased(_) | LeaseOutcome::LeasedSet(_) | LeaseOutcome::Claimed(_) => {
+            RepairOutcome::Repaired
+        }
         LeaseOutcome::Refused(why) => RepairOutcome::Blocked(obstacle(why)),
     })
 }

@@ -46,6 +46,7 @@ fn forty_randomized_runs_violate_no_invariant() {
             (counts.restored, 5),
             (counts.claimed, 40),
             (counts.claims_left, 10),
+            (counts.sets, 5),
         ] {
             assert!(count >= least, "{counts}");
         }

@@ -25,6 +25,8 @@ pub struct LesseeEvent {
 pub enum EventKind {
     /// A command reported that the lessee has this entry until this time. That was true at this revision.
     Leased { entry: String, ends: Timestamp },
+    /// A command reported that the lessee has these entries, each until its time. That was true at this revision.
+    LeasedSet { entries: Vec<(String, Timestamp)> },
     /// A command reported that the lessee now has its entry until this time.
     Renewed { ends: Timestamp },
     /// The lessee's cluster is stored, and uses the lessee's entry.
@@ -74,32 +76,45 @@ impl<'s> Holding<'s> {
         }
     }
 
-    /// What the lessee has after this event. None: no entry that it can rely on.
-    fn after(before: Option<Self>, events: &'s LesseeEvent) -> Option<Self> {
+    /// What the lessee has after this event. Empty: no entry that it can rely on.
+    fn after(before: Vec<Self>, events: &'s LesseeEvent) -> Vec<Self> {
+        let leased = |(entry, ends): (&'s str, Timestamp)| Self {
+            entry,
+            ends,
+            has_cluster: before.iter().any(|held| held.entry == entry && held.has_cluster),
+            is_recorded: true,
+        };
+        if let EventKind::LeasedSet { entries } = &events.what {
+            let entries = entries.iter().map(|(entry, ends)| (entry.as_str(), *ends));
+            return entries.map(leased).collect();
+        }
+        if let EventKind::Leased { entry, ends } = &events.what {
+            return vec![leased((entry, *ends))];
+        }
+        let before = before.into_iter();
+        before.filter_map(|held| held.after_change(events)).collect()
+    }
+
+    /// The entry after an event other than a lease.
+    fn after_change(self, events: &LesseeEvent) -> Option<Self> {
         match &events.what {
-            EventKind::Leased { entry, ends } => Some(Self {
-                entry,
-                ends: *ends,
-                has_cluster: before.is_some_and(|held| held.entry == entry && held.has_cluster),
-                is_recorded: true,
-            }),
-            EventKind::Renewed { ends } => before.map(|held| Self { ends: *ends, ..held }),
-            EventKind::CreatedCluster => before.map(|held| Self {
+            EventKind::Leased { .. } | EventKind::LeasedSet { .. } | EventKind::Releases => None,
+            EventKind::Renewed { ends } => Some(Self { ends: *ends, ..self }),
+            EventKind::CreatedCluster => Some(Self {
                 has_cluster: true,
-                ..held
+                ..self
             }),
-            EventKind::DeletesCluster => before.filter(|held| held.is_recorded).map(|held| Self {
+            EventKind::DeletesCluster => self.is_recorded.then(|| Self {
                 has_cluster: false,
-                ends: held
+                ends: self
                     .ends
                     .max(events.at.saturating_add(GRACE).unwrap_or(Timestamp::MAX)),
-                ..held
+                ..self
             }),
-            EventKind::LosesRecord => before.filter(|held| held.has_cluster).map(|held| Self {
+            EventKind::LosesRecord => self.has_cluster.then_some(Self {
                 is_recorded: false,
-                ..held
+                ..self
             }),
-            EventKind::Releases => None,
         }
     }
 }
@@ -107,36 +122,34 @@ impl<'s> Holding<'s> {
 /// All claims, and the lessees with two entries. `events` is in chronological order.
 pub(super) fn claims(events: &[LesseeEvent]) -> (Vec<Claim<'_>>, Vec<Violation>) {
     let (mut claims, mut violations) = (Vec::<Claim<'_>>::new(), Vec::new());
-    let mut held: BTreeMap<&str, Holding<'_>> = BTreeMap::new();
+    let mut held: BTreeMap<&str, Vec<Holding<'_>>> = BTreeMap::new();
     for one in events {
         let lessee = one.lessee.as_str();
         let is_open = |claim: &&mut Claim<'_>| claim.lessee == lessee && claim.until == Revision::MAX;
-        if let Some(open) = claims.iter_mut().find(is_open) {
+        for open in claims.iter_mut().filter(is_open) {
             open.until = one.revision;
         }
-        let before = held.remove(lessee);
-        if let (EventKind::Leased { entry, .. }, Some(before)) = (&one.what, before)
-            && before.entry != entry
-            && one.at < before.before()
-        {
-            violations.push(Violation::TwoEntries {
+        let before = held.remove(lessee).unwrap_or_default();
+        if let EventKind::Leased { entry, .. } = &one.what {
+            let others = before
+                .iter()
+                .filter(|held| held.entry != entry && one.at < held.before());
+            violations.extend(others.map(|held| Violation::TwoEntries {
                 lessee: lessee.to_owned(),
-                entries: [before.entry.to_owned(), entry.clone()],
-            });
+                entries: [held.entry.to_owned(), entry.clone()],
+            }));
         }
-        let Some(after) = Holding::after(before, one) else {
-            continue;
-        };
-        claims.push(Claim {
+        let after = Holding::after(before, one);
+        claims.extend(after.iter().map(|after| Claim {
             lessee,
             entry: after.entry,
             from: one.revision,
             since: one.at,
             until: Revision::MAX,
             before: after.before(),
-            is_reported: matches!(one.what, EventKind::Leased { .. }),
+            is_reported: matches!(one.what, EventKind::Leased { .. } | EventKind::LeasedSet { .. }),
             is_recorded: after.is_recorded,
-        });
+        }));
         held.insert(lessee, after);
     }
     (claims, violations)
@@ -194,9 +207,17 @@ mod tests {
     #[test]
     fn what_a_lessee_may_rely_on() {
         use EventKind::{CreatedCluster, DeletesCluster, LosesRecord, Releases, Renewed};
-        let cases: [(&str, &[EventKind], &[&str]); 7] = [
+        let two = EventKind::LeasedSet {
+            entries: vec![("x".to_owned(), at(9)), ("y".to_owned(), at(8))],
+        };
+        let cases: [(&str, &[EventKind], &[&str]); 8] = [
             ("a lease ends", &[leased(9)], &["1..=end <9"]),
             ("a release", &[leased(9), Releases], &["1..=2 <9"]),
+            (
+                "a release of two entries",
+                &[two, Releases],
+                &["1..=2 <9", "1..=2 <8"],
+            ),
             (
                 "a renewal",
                 &[leased(9), Renewed { ends: at(20) }],

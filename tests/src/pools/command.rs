@@ -165,6 +165,21 @@ impl CommandOutput {
         self.text("/customization/name")
     }
 
+    /// The customizations of the leases in its JSON, and when each lease ends.
+    pub fn leases(&self) -> Result<Vec<(String, Timestamp)>> {
+        let answer = self.answer()?;
+        let Some(leases) = answer.get("leases").and_then(Value::as_array) else {
+            return Ok(vec![(self.customization()?, self.time("/ends")?)]);
+        };
+        let numbers = 0..leases.len();
+        numbers
+            .map(|number| {
+                let name = self.text(&format!("/leases/{number}/customization/name"))?;
+                Ok((name, self.time(&format!("/leases/{number}/ends"))?))
+            })
+            .collect()
+    }
+
     /// A string in its JSON.
     pub fn text(&self, pointer: &str) -> Result<String> {
         let answer = self.answer()?;

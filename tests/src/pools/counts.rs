@@ -42,6 +42,9 @@ pub struct Counts {
     pub claimed: u64,
     /// Claims that commands left behind, and that ended at their lifetime.
     pub claims_left: u64,
+    /// Leases of two entries at once.
+    #[serde(default)]
+    pub sets: u64,
 }
 
 impl AddAssign for Counts {
@@ -65,6 +68,7 @@ impl AddAssign for Counts {
             restored,
             claimed,
             claims_left,
+            sets,
         } = other;
         self.runs += runs;
         self.commands += commands;
@@ -84,6 +88,7 @@ impl AddAssign for Counts {
         self.restored += restored;
         self.claimed += claimed;
         self.claims_left += claims_left;
+        self.sets += sets;
     }
 }
 
@@ -108,13 +113,15 @@ impl fmt::Display for Counts {
             restored,
             claimed,
             claims_left,
+            sets,
         } = self;
         write!(
             f,
             "{runs} runs: {commands} commands, of which {killed} killed, {cut} cut off, {timed_out} timed out; \
              {leased} leases, {exhausted} times none free, {undecided} undecided, {dead} lessees dead; {shifted} with a \
              wrong clock, {reclaimed} reclaimed, {renewed} renewed, {wrong_ids} wrong ids refused, {clusters} clusters, \
-             {recreated} of them again, {restored} entries restored; {claimed} clusters claimed, {claims_left} claims left until their end"
+             {recreated} of them again, {restored} entries restored; {claimed} clusters claimed, {claims_left} claims left until their end; \
+             {sets} times two entries at once"
         )
     }
 }
@@ -127,7 +134,7 @@ mod tests {
     fn every_count_is_added() {
         let counts: Counts = serde_json::from_str(
             r#"{"runs":1,"commands":2,"killed":3,"cut":4,"timed_out":5,"leased":6,"exhausted":7,"undecided":8,"dead":9,
-                "shifted":10,"reclaimed":11,"renewed":12,"wrong_ids":13,"clusters":14,"recreated":15,"restored":16,"claimed":17,"claims_left":18}"#,
+                "shifted":10,"reclaimed":11,"renewed":12,"wrong_ids":13,"clusters":14,"recreated":15,"restored":16,"claimed":17,"claims_left":18,"sets":19}"#,
         )
         .unwrap();
         let mut sum = counts;
@@ -136,7 +143,7 @@ mod tests {
             sum.to_string(),
             "2 runs: 4 commands, of which 6 killed, 8 cut off, 10 timed out; 12 leases, 14 times none free, \
              16 undecided, 18 lessees dead; 20 with a wrong clock, 22 reclaimed, 24 renewed, 26 wrong ids refused, \
-             28 clusters, 30 of them again, 32 entries restored; 34 clusters claimed, 36 claims left until their end"
+             28 clusters, 30 of them again, 32 entries restored; 34 clusters claimed, 36 claims left until their end; 38 times two entries at once"
         );
     }
 }

@@ -13,8 +13,8 @@ use super::pool::{Call, Pool};
 use super::random::Random;
 use super::random_run::Tolerance;
 use super::verb::{
-    BORROW, CORDON, Effect, GENERATE, LEASE, LEASE_AGAIN, LEASE_NEW, LEASE_WAIT, RELEASE, RELEASE_BY_ID,
-    RELEASE_IN_USE, RELEASE_TOO_LATE, RENEW, RENEW_BY_ID, REPAIR_WITH_GRACE, UNCORDON, Verb,
+    BORROW, CORDON, Effect, GENERATE, GENERATE_TWO, LEASE, LEASE_AGAIN, LEASE_NEW, LEASE_WAIT, RELEASE,
+    RELEASE_BY_ID, RELEASE_IN_USE, RELEASE_TOO_LATE, RENEW, RENEW_BY_ID, REPAIR_WITH_GRACE, UNCORDON, Verb,
 };
 
 /// How often each lessee leases.
@@ -129,15 +129,22 @@ impl<'p> Lessee<'p> {
     }
 
     async fn lease_under_generated_name(&mut self) -> Result<()> {
-        let Decision::Met(output) = self.decide(GENERATE, "2s", "", &["exhausted"]).await? else {
+        let verb = self.random.pick([GENERATE, GENERATE_TWO]).unwrap_or(GENERATE);
+        let Decision::Met(output) = self.decide(verb, "2s", "", &["exhausted"]).await? else {
             return Ok(());
         };
         let name = output.text("/clusterDeployment/name")?;
         self.generated.push(name.clone());
+        let is_set = verb.line == GENERATE_TWO.line;
+        self.counts.sets += u64::from(is_set);
         if self.random.one_in(2) {
-            let id = output.text("/leaseId")?;
+            let (release, id) = if is_set {
+                (RELEASE, String::new())
+            } else {
+                (RELEASE_BY_ID, output.text("/leaseId")?)
+            };
             let own = std::mem::replace(&mut self.name, name);
-            let released = self.decide(RELEASE_BY_ID, "", &id, &[]).await;
+            let released = self.decide(release, "", &id, &[]).await;
             self.name = own;
             released?;
         }

@@ -160,8 +160,8 @@ impl<'s> Pool<'s> {
         if ended.code == Some(0) {
             match verb.effect {
                 Effect::Leases => {
-                    let ends = ended.time("/ends")?;
-                    if verb.line.contains("{ttl}") {
+                    let leases = ended.leases()?;
+                    for (_, ends) in leases.iter().filter(|_| verb.line.contains("{ttl}")) {
                         // The lease began while the command ran, by the clock of the server and of this process. A command learns the
                         // server's time only to within the time of a request, which can take seconds on a busy machine.
                         let ttl: SignedDuration = ttl.parse()?;
@@ -174,8 +174,12 @@ impl<'s> Pool<'s> {
                             "at {started} a lease for {ttl} ends at {ends}: {ended}"
                         );
                     }
-                    let (holder, entry) = (ended.text("/clusterDeployment/name")?, ended.customization()?);
-                    self.log_event(&holder, EventKind::Leased { entry, ends }).await?;
+                    let holder = ended.text("/clusterDeployment/name")?;
+                    let leased = match <[_; 1]>::try_from(leases) {
+                        Ok([(entry, ends)]) => EventKind::Leased { entry, ends },
+                        Err(entries) => EventKind::LeasedSet { entries },
+                    };
+                    self.log_event(&holder, leased).await?;
                 }
                 Effect::Renews => {
                     let ends = ended.time("/leases/0/ends")?;

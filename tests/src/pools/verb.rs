@@ -80,6 +80,18 @@ pub const GENERATE: Verb = verb(
     Effect::Leases,
 );
 
+/// A lease of two entries, of a lessee that the command names.
+pub const GENERATE_TWO: Verb = verb(
+    "lease {pool} --generate-name generated- --ttl {ttl} --no-cluster --count 2 -o json",
+    Effect::Leases,
+);
+
+/// A lease of two entries, which is renewed or completed by the same command.
+pub const LEASE_TWO: Verb = verb(
+    "lease {pool} --cluster-deployment {lessee} --ttl {ttl} --count 2 -o json",
+    Effect::Leases,
+);
+
 pub const CREATE: Verb = verb(
     "lease {pool} --cluster-deployment {lessee} --create --install-config secret/install-config -o json",
     Effect::Leases,
@@ -172,7 +184,7 @@ impl Verb {
 
 #[cfg(test)]
 mod tests {
-    use super::{CREATE, GENERATE, GENERATED, INSTALL_CONFIG, RECREATE, RELEASE_BY_ID, Values};
+    use super::{CREATE, GENERATE, GENERATE_TWO, GENERATED, INSTALL_CONFIG, RECREATE, RELEASE_BY_ID, Values};
 
     #[test]
     fn placeholders_are_replaced() {
@@ -194,6 +206,8 @@ mod tests {
         for verb in [CREATE, RECREATE] {
             assert!(verb.line.contains(&secret), "{}", verb.line);
         }
-        assert!(GENERATE.line.contains(GENERATED));
+        for verb in [GENERATE, GENERATE_TWO] {
+            assert!(verb.line.contains(GENERATED), "{}", verb.line);
+        }
     }
 }

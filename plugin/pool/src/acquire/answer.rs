@@ -14,7 +14,7 @@ use crate::{
     hive::HiveEvidence,
     install_config::patches::{PatchProblem, shorten},
     lease::{
-        attempt::LeasedEntry,
+        attempt::{LeasedEntry, LeasedSet},
         choice::{Availability, HeldUntil, UnusableReason},
         unfinished_message,
     },
@@ -44,13 +44,15 @@ pub struct LeaseResult {
     pub queue_error: Option<Error>,
     /// The entries of the pool's inventory that the request does not accept, and their states for others.
     pub others: Vec<(String, Availability)>,
-    /// Whether the leased customization has patches that this program did not check, because it had no install-config.
+    /// Whether a leased customization has patches that this program did not check, because it had no install-config.
     pub are_patches_unchecked: bool,
 }
 
 #[derive(Debug)]
 pub enum LeaseOutcome {
     Leased(Lease),
+    /// The holder wanted several customizations, and has exactly these.
+    LeasedSet(LeasedSet),
     Claimed(Box<ClaimedCluster>),
     Refused(LeaseRefusal),
 }
@@ -96,14 +98,22 @@ impl fmt::Display for LostCluster {
 /// Why the holder gets no lease or cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaseRefusal {
-    /// No entry of the pool's inventory is free, or others have waited longer for the free ones. Contains each entry's name and
-    /// state.
+    /// Fewer entries of the pool's inventory are free than the request is for, or others have waited longer for the free ones.
+    /// Contains each entry's name and state.
     Exhausted {
         pool: PoolName,
         entries: Vec<(String, Availability)>,
+        count: usize,
     },
     NoInventory {
         pool: String,
+    },
+    /// The request is for more entries than the pool's inventory has, or than the selection allows.
+    TooFewEntries {
+        pool: String,
+        entries: usize,
+        is_selection: bool,
+        count: usize,
     },
     /// The patches in the pool's `customizationRef`, which apply to all clusters of the pool, cannot be applied.
     PoolPatchProblem {
@@ -146,6 +156,12 @@ pub enum LeaseRefusal {
         cluster_deployment: String,
         customization: String,
         requested: String,
+    },
+    /// The holder already has these customizations, or its cluster uses them: more than the request is for.
+    HeldMore {
+        cluster_deployment: String,
+        customizations: Vec<String>,
+        count: usize,
     },
     /// The holder has this entry, but its patches cannot be applied.
     HeldWithPatchProblem {
@@ -256,11 +272,21 @@ impl LeaseResult {
         )
     }
 
+    /// The leases of the holder; empty without a lease.
+    pub fn leased(&self) -> &[LeasedEntry] {
+        match &self.outcome {
+            LeaseOutcome::Leased(lease) => std::slice::from_ref(&lease.entry),
+            LeaseOutcome::LeasedSet(set) => &set.entries,
+            LeaseOutcome::Claimed(_) | LeaseOutcome::Refused(_) => &[],
+        }
+    }
+
+    /// The only leased customization, or that of the claimed cluster.
     pub fn customization(&self) -> Option<&str> {
         match &self.outcome {
             LeaseOutcome::Leased(lease) => Some(&lease.entry.customization),
             LeaseOutcome::Claimed(claimed) => claimed.customization.as_deref(),
-            LeaseOutcome::Refused(_) => None,
+            LeaseOutcome::LeasedSet(_) | LeaseOutcome::Refused(_) => None,
         }
     }
 }
@@ -268,7 +294,13 @@ impl LeaseResult {
 impl fmt::Display for LeaseRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Exhausted { pool, entries } => f.write_str(&no_free_entry(pool, entries)),
+            Self::Exhausted { pool, entries, count } => f.write_str(&no_free_entry(pool, entries, *count)),
+            Self::TooFewEntries {
+                pool,
+                entries,
+                is_selection,
+                count,
+            } => f.write_str(&too_few_entries(pool, *entries, *is_selection, *count)),
             Self::NoInventory { pool } => write!(f, "pool {pool} has no inventory, so nothing can be leased"),
             Self::PoolPatchProblem {
                 pool,
@@ -297,12 +329,10 @@ impl fmt::Display for LeaseRefusal {
                 pool,
                 customization,
                 availability,
-            } => write!(
-                f,
-                "ClusterDeployment {cluster_deployment} can lease only the customization that it had \
-                 before: {}",
-                availability.describe_entry(customization, pool)
-            ),
+            } => {
+                let entry = availability.describe_entry(customization, pool);
+                f.write_str(&bound_but_unavailable(cluster_deployment, &entry))
+            }
             Self::AlreadyHeld {
                 cluster_deployment,
                 customization,
@@ -316,16 +346,16 @@ impl fmt::Display for LeaseRefusal {
                 customization,
                 requested,
             } => f.write_str(&held_instead(cluster_deployment, customization, requested)),
+            Self::HeldMore {
+                cluster_deployment,
+                customizations,
+                count,
+            } => f.write_str(&held_more(cluster_deployment, customizations, *count)),
             Self::HeldWithPatchProblem {
                 cluster_deployment,
                 customization,
                 why,
-            } => write!(
-                f,
-                "{cluster_deployment} already holds {customization}, but the patches of {customization} \
-                 cannot be applied: {why}; to get another entry, release the lease on {customization}, or pass another name with \
-                 --cluster-deployment"
-            ),
+            } => f.write_str(&held_with_patch_problem(cluster_deployment, customization, why)),
             Self::Creation(why) => why.fmt(f),
             Self::ClusterNotCreated {
                 customization,
@@ -479,13 +509,44 @@ fn held_instead(cluster_deployment: &str, held: &str, requested: &str) -> String
     )
 }
 
-/// The message for a pool without a free entry, such as `pool d/p has no free entry (3 in total): 2 held: a by x, b by y;
+fn held_with_patch_problem(cluster_deployment: &str, customization: &str, why: &PatchProblem) -> String {
+    format!(
+        "{cluster_deployment} already holds {customization}, but the patches of {customization} cannot be applied: {why}; to \
+        get another entry, release the lease on {customization}, or pass another name with --cluster-deployment"
+    )
+}
+
+fn bound_but_unavailable(cluster_deployment: &str, entry: &str) -> String {
+    format!(
+        "ClusterDeployment {cluster_deployment} can lease only the customization that it had before: {entry}"
+    )
+}
+
+fn held_more(cluster_deployment: &str, customizations: &[String], count: usize) -> String {
+    format!(
+        "{cluster_deployment} already holds {}, and {count} are requested; release those that are not needed, or pass \
+        another name with --cluster-deployment",
+        customizations.join(", ")
+    )
+}
+
+fn too_few_entries(pool: &str, entries: usize, is_selection: bool, count: usize) -> String {
+    let noun = if entries == 1 { "entry" } else { "entries" };
+    let selected = if is_selection { " matching --selector" } else { "" };
+    format!("pool {pool} has {entries} {noun}{selected}, and {count} are requested")
+}
+
+/// The message for a pool without enough free entries, such as `pool d/p has no free entry (3 in total): 2 held: a by x, b by y;
 /// 1 missing: c`.
-fn no_free_entry(pool: &PoolName, entries: &[(String, Availability)]) -> String {
+fn no_free_entry(pool: &PoolName, entries: &[(String, Availability)], count: usize) -> String {
     const USED: &str = "used by a cluster without a lease";
     const AWAITED: &str = "free, but others have waited longer";
-    const TITLES: [&str; 9] = [
+    const OURS: &str = "held by this holder already";
+    const FREE: &str = "free";
+    const TITLES: [&str; 11] = [
+        OURS,
         AWAITED,
+        FREE,
         "held",
         USED,
         "broken",
@@ -495,19 +556,28 @@ fn no_free_entry(pool: &PoolName, entries: &[(String, Availability)]) -> String 
         "not in the inventory",
         "unreadable",
     ];
+    let is_possible =
+        |availability: &Availability| matches!(availability, Availability::Free | Availability::Ours);
+    let possible = entries
+        .iter()
+        .filter(|(_, availability)| is_possible(availability));
+    let are_enough = possible.count() >= count;
     let title = |availability: &Availability| match availability {
         Availability::Referenced { .. } => USED,
-        Availability::Free => AWAITED,
+        Availability::Free if are_enough => AWAITED,
+        Availability::Free => FREE,
+        Availability::Ours => OURS,
         availability => availability.participle(),
     };
-    let is_any_awaited = entries
-        .iter()
-        .any(|(_, availability)| *availability == Availability::Free);
+    let what = match (count, are_enough) {
+        (0 | 1, false) => "no free entry".to_owned(),
+        (0 | 1, true) => "no free entry for this request".to_owned(),
+        (count, _) => format!("too few free entries for this request of {count}"),
+    };
     let mut text = format!(
-        "pool {}/{} has no free entry{} ({} in total): ",
+        "pool {}/{} has {what} ({} in total): ",
         pool.namespace,
         pool.name,
-        if is_any_awaited { " for this request" } else { "" },
         entries.len()
     );
     let mut separator = "";
@@ -598,13 +668,14 @@ mod tests {
         let exhausted = LeaseRefusal::Exhausted {
             pool: pool.clone(),
             entries,
+            count: 1,
         };
         assert_eq!(
             exhausted.to_string(),
             "pool d/pool has no free entry (5 in total): 4 broken: a (not a), b (not b), c (not c), d; 1 cordoned: e \
              (fan is broken)"
         );
-        let long = no_free_entry(&pool, &[broken("a", "ä".repeat(33_000))]);
+        let long = no_free_entry(&pool, &[broken("a", "ä".repeat(33_000))], 1);
         assert_eq!(
             long,
             format!(

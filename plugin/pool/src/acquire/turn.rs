@@ -22,7 +22,10 @@ use crate::{
         order::{Position, Unused, ahead, looks_free, may_overtake, offered, pause, time_for_each},
         queue::{EntrySet, Place, Queue, end, leave, new_queue, queue_name},
     },
-    objects::{Holder, entry::Entry},
+    objects::{
+        Holder,
+        entry::{Entry, EntryStatus as _},
+    },
     store::{LeaseStore as _, ObjectTarget, Store},
 };
 
@@ -85,7 +88,12 @@ impl Turn for QueuedLessee<'_> {
             return Ok(Vec::new());
         };
         self.unfit.extend(unfit(entries).map(str::to_owned));
-        let accepted = accepted(entries, &self.unfit, !refused.others.is_empty());
+        let accepted = accepted(
+            entries,
+            &self.unfit,
+            !refused.others.is_empty(),
+            self.request.count,
+        );
         let begun = Instant::now();
         loop {
             // Also pause after an attempt that was refused although it was this lessee's turn.
@@ -145,14 +153,20 @@ fn unfit(entries: &[(String, Availability)]) -> impl Iterator<Item = &str> {
 }
 
 /// The only entries that a request accepts, of those that an attempt has reported; `None` if it accepts any. Another request may
-/// have another install-config, so an entry whose patches do not fit this one may be free for others.
+/// have another install-config, so an entry whose patches do not fit this one may be free for others. A lessee of several entries
+/// accepts none while fewer can be leased, such as because some are cordoned: it would otherwise keep the free ones from others.
 fn accepted(
     entries: &[(String, Availability)],
     unfit: &BTreeSet<String>,
     is_selection: bool,
+    count: usize,
 ) -> Option<EntrySet> {
-    let names = states(entries).map(|(name, _)| name);
-    let accepted: Vec<_> = names.filter(|name| !unfit.contains(*name)).collect();
+    let fitting = || states(entries).filter(|(name, _)| !unfit.contains(*name));
+    let usable = fitting().filter(|(_, state)| !matches!(state, Availability::Unusable(_)));
+    if count > 1 && usable.count() < count {
+        return Some(EntrySet::new([]));
+    }
+    let accepted: Vec<_> = fitting().map(|(name, _)| name).collect();
     let is_any = !is_selection && accepted.len() == entries.len();
     (!is_any).then(|| EntrySet::new(accepted))
 }
@@ -174,10 +188,12 @@ impl QueuedLessee<'_> {
         let now = self.store.now();
         let waiting = queue.waiting(pool, listed, now).len();
         let last = self.place.as_ref();
-        let Some(place) = queue.place_to_write(holder, last, accepted, waiting, now) else {
+        let Some(place) = queue.place_to_write(holder, last, accepted, self.request.count, waiting, now)
+        else {
             if let Some(found) = queue.find(holder) {
                 self.place = Some(Place {
                     entries: accepted.cloned(),
+                    count: self.request.count,
                     ..found.clone()
                 });
             }
@@ -223,8 +239,10 @@ impl QueuedLessee<'_> {
         let (candidates, others): (Vec<_>, Vec<_>) = free.partition(|entry| is_accepted(entry.name()));
         let joined = self.place.as_ref().map(|place| place.since);
         let unused = self.unused.update(&candidates, joined, now);
-        let overtaken = if offered(&candidates, &others, &ahead).is_empty() {
-            may_overtake(&unused, &others, &ahead)
+        let held = listed.iter().filter(|entry| entry.refers_to(holder)).count();
+        let wanted = self.request.count.saturating_sub(held).max(1);
+        let overtaken = if offered(&candidates, &others, &ahead, wanted).is_empty() {
+            may_overtake(&unused, &others, &ahead, wanted)
         } else {
             Some(Vec::new())
         };
@@ -301,10 +319,33 @@ mod tests {
             for attempt in attempts {
                 let reported = reported(*attempt);
                 all_unfit.extend(unfit(&reported).map(str::to_owned));
-                set = accepted(&reported, &all_unfit, is_selection);
+                set = accepted(&reported, &all_unfit, is_selection, 1);
             }
             let found = set.map(|set| ["a", "b", "c"].map(|name| set.contains(name)));
             assert_eq!(found, expected, "{attempts:?}");
+        }
+    }
+
+    #[test]
+    fn a_lessee_of_two_entries_accepts_none_while_fewer_than_two_can_be_leased() {
+        let cordoned = &Availability::Unusable(UnusableReason::Cordoned("why".to_owned()));
+        let held = &Availability::Held {
+            cluster_deployment: None,
+            pool: None,
+            until: None,
+        };
+        let free = &Availability::Free;
+        for (states, unfit, is_selection, expected) in [
+            ([free, held], &[][..], false, None),
+            ([free, &Availability::Ours], &[], false, None),
+            ([free, held], &[], true, Some([true, true, false])),
+            ([free, cordoned], &[], false, Some([false; 3])),
+            ([free, held], &["b"], false, Some([false; 3])),
+        ] {
+            let unfit = unfit.iter().map(|name| (*name).to_owned()).collect();
+            let set = accepted(&reported(states), &unfit, is_selection, 2);
+            let found = set.map(|set| ["a", "b", "c"].map(|name| set.contains(name)));
+            assert_eq!(found, expected, "{states:?} {unfit:?}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Repeats an attempt to lease a customization until an entry is free.
+//! Repeats an attempt to lease customizations until enough entries are free.
 
 use std::{
     hash::{BuildHasher as _, RandomState},
@@ -228,6 +228,7 @@ mod tests {
                 holder: "rome".to_owned(),
                 until: Timestamp::UNIX_EPOCH,
                 entries: None,
+                count: 1,
             });
             Ok(self.overtaken.clone())
         }
@@ -255,6 +256,7 @@ mod tests {
         LeaseRefusal::Exhausted {
             pool: PoolName::new("d", "hosts"),
             entries: Vec::new(),
+            count: 1,
         }
     }
 

@@ -1,9 +1,11 @@
-//! One attempt to lease an entry of an inventory for a holder.
+//! One attempt to lease entries of an inventory for a holder: mostly one, or several with [`several`].
 //!
 //! One write of an entry acquires a lease. If the holder already has a lease, this module writes the lease again before it
 //! reports the lease. The write changes the entry's resourceVersion, so that the server rejects a release by a client that read
 //! the entry earlier. After it has written a lease, this module lists the clusters again. If a cluster of another holder uses the
 //! entry, this module gives the lease to that holder.
+
+mod several;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,12 +35,13 @@ use crate::{
         record::{LeaseRecord, LeaseState},
     },
 };
+use several::{give_back, take_several};
 
 /// How many times at most to list the entries again, if other clients have leased every free entry in the meantime. In each round
 /// at least one client gets an entry, so the limit is reached only if entries are released as fast as they are leased.
 const MAX_ROUNDS: usize = 32;
 
-/// The holder, the pool, and the conditions of one attempt to lease an entry.
+/// The holder, the pool, and the conditions of one attempt to lease entries.
 #[derive(Clone, Copy, Debug)]
 pub struct AttemptRequest<'r> {
     /// The names of the entries in the pool's inventory that the request selects.
@@ -47,6 +50,8 @@ pub struct AttemptRequest<'r> {
     pub unselected: &'r [&'r str],
     pub clusters: &'r Clusters,
     pub holder: Holder<'r>,
+    /// How many entries the holder wants.
+    pub count: usize,
     /// How long the lease lasts. If `None`, a new lease gets the default, and an existing lease keeps its end.
     pub ttl: Option<Ttl>,
     /// The cluster that the holder will create; `None` if the holder creates no cluster.
@@ -77,6 +82,8 @@ pub struct Attempt {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttemptOutcome {
     Leased(Box<LeasedEntry>),
+    /// The holder wanted several entries, and has exactly these.
+    LeasedSet(LeasedSet),
     /// No entry of the inventory is free, or others have waited longer for the free ones. Contains each entry's name and
     /// state.
     Exhausted(Vec<(String, Availability)>),
@@ -94,6 +101,10 @@ pub enum AttemptOutcome {
     HeldInstead {
         customization: String,
         requested: String,
+    },
+    /// The holder already has these entries, or its cluster uses them: more than the request is for.
+    HeldMore {
+        customizations: Vec<String>,
     },
     /// The holder has this entry, but its patches cannot be applied.
     HeldWithPatchProblem {
@@ -114,23 +125,38 @@ pub struct LeasedEntry {
     pub patch_problems: PatchProblems,
 }
 
+/// Several entries of one holder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeasedSet {
+    /// Sorted by name.
+    pub entries: Vec<LeasedEntry>,
+    /// Entries that were skipped, because their patches cannot be applied to the install-config.
+    pub patch_problems: PatchProblems,
+}
+
 pub type PatchProblems = BTreeMap<String, PatchProblem>;
 
 type EntriesByName<'l> = BTreeMap<&'l str, &'l Entry>;
 
 impl AttemptOutcome {
+    /// The entries that the holder has; empty if it got none.
+    pub fn leased(&self) -> &[LeasedEntry] {
+        match self {
+            Self::Leased(leased) => std::slice::from_ref(leased),
+            Self::LeasedSet(set) => &set.entries,
+            _ => &[],
+        }
+    }
+
     /// The names of the entries whose patches neither this program nor Hive can apply.
     pub fn broken_entries(&self) -> BTreeSet<&str> {
-        let is_broken = |why: &PatchProblem| matches!(why, PatchProblem::Broken(_));
         let is_unusable_by_patch = |availability: &Availability| match availability {
             Availability::Unusable(UnusableReason::Patches(why)) => is_broken(why),
             _ => false,
         };
         match self {
-            Self::Leased(leased) => {
-                let patch_problems = leased.patch_problems.iter().filter(|(_, why)| is_broken(why));
-                patch_problems.map(|(name, _)| name.as_str()).collect()
-            }
+            Self::Leased(leased) => names_of_broken(&leased.patch_problems),
+            Self::LeasedSet(set) => names_of_broken(&set.patch_problems),
             Self::Exhausted(availabilities) => {
                 let broken = availabilities
                     .iter()
@@ -147,16 +173,61 @@ impl AttemptOutcome {
             Self::BoundButUnavailable { .. }
             | Self::AlreadyHeld { .. }
             | Self::HeldInstead { .. }
+            | Self::HeldMore { .. }
             | Self::HeldWithPatchProblem { .. } => BTreeSet::new(),
         }
     }
 }
 
-/// Leases an entry, or confirms the lease that the holder already has. Fails if the API server cannot be reached or refuses a
+const fn is_broken(why: &PatchProblem) -> bool {
+    matches!(why, PatchProblem::Broken(_))
+}
+
+fn names_of_broken(problems: &PatchProblems) -> BTreeSet<&str> {
+    let broken = problems.iter().filter(|(_, why)| is_broken(why));
+    broken.map(|(name, _)| name.as_str()).collect()
+}
+
+/// What the rounds of an attempt have found and done so far.
+#[derive(Debug, Default)]
+struct Progress {
+    patch_problems: PatchProblems,
+    /// Of several entries, those that this attempt has leased and nobody has been told of.
+    taken: Vec<LeasedEntry>,
+}
+
+/// Leases the entries, or confirms the leases that the holder already has. Fails if the API server cannot be reached or refuses a
 /// request, or other clients lease every free entry first. If it is unknown whether an entry was leased, the error says so, and
 /// the user can run the same command again to find out.
 pub async fn attempt<S: LeaseStore>(store: &S, request: AttemptRequest<'_>) -> Result<Attempt, LeaseError> {
-    let mut patch_problems = PatchProblems::new();
+    let mut progress = Progress::default();
+    let attempted = rounds(store, request, &mut progress).await;
+    if let Ok(Attempt {
+        outcome: AttemptOutcome::LeasedSet(_),
+        ..
+    }) = attempted
+    {
+        return attempted;
+    }
+    let (given_back, error) = give_back(store, &progress.taken).await;
+    let mut attempt = attempted?;
+    if let Some(error) = error {
+        return Err(error);
+    }
+    if let AttemptOutcome::Exhausted(states) = &mut attempt.outcome {
+        let given_back = |(name, _): &&mut (String, Availability)| given_back.contains(&name.as_str());
+        for (_, state) in states.iter_mut().filter(given_back) {
+            *state = Availability::Free;
+        }
+    }
+    Ok(attempt)
+}
+
+async fn rounds<S: LeaseStore>(
+    store: &S,
+    request: AttemptRequest<'_>,
+    progress: &mut Progress,
+) -> Result<Attempt, LeaseError> {
     // The clusters, once this attempt has listed them itself.
     let mut listed: Option<Clusters> = None;
     let mut queue_error = None;
@@ -168,32 +239,20 @@ pub async fn attempt<S: LeaseStore>(store: &S, request: AttemptRequest<'_>) -> R
         let entries = store.list().await?;
         let by_name: EntriesByName<'_> = entries.iter().map(|entry| (entry.name(), entry)).collect();
         let inventory = Inventory {
-            slots: slots(request, &by_name, &patch_problems),
+            slots: slots(request, &by_name, &progress.patch_problems),
             clusters: request.clusters,
             rule: rule(store, request.clusters),
         };
         let others = Inventory {
-            slots: other_slots(request, &by_name, &patch_problems),
+            slots: other_slots(request, &by_name, &progress.patch_problems),
             ..inventory
         };
         let others = others.availabilities(request.holder);
-        let mut choice = inventory.choose(request.holder);
-        if let LeaseChoice::Free(free) = &mut choice {
-            let queue = match store.queue(request.holder.pool).await {
-                Err(error @ Error::Forbidden { .. }) => {
-                    queue_error = Some(error);
-                    Queue::default()
-                }
-                queue => queue?,
-            };
+        let mut choice = inventory.choose(request.holder, request.count);
+        if let Some((free, wanted)) = choice.candidates() {
+            let queue = read_queue(store, request.holder.pool, &mut queue_error).await?;
             let waiting = queue.waiting(request.holder.pool, &entries, store.now());
-            let mut ahead = ahead(&waiting, request.holder.cluster_deployment);
-            ahead.retain(|place| !request.overtaken.iter().any(|overtaken| place.is_of(overtaken)));
-            let free_others = others
-                .iter()
-                .filter(|(_, availability)| *availability == Availability::Free);
-            let free_others: Vec<_> = free_others.filter_map(|(slot, _)| slot.entry).collect();
-            *free = offered(free, &free_others, &ahead);
+            *free = left_by_others(free, wanted, &others, &waiting, request);
             if free.is_empty() {
                 choice = inventory.exhausted(request.holder);
             }
@@ -229,8 +288,16 @@ pub async fn attempt<S: LeaseStore>(store: &S, request: AttemptRequest<'_>) -> R
                 }
                 RoundOutcome::Ended(AttemptOutcome::Exhausted(owned(availabilities)))
             }
-            LeaseChoice::Own(own) => try_entries(store, &[own], request, &mut patch_problems).await?,
-            LeaseChoice::Free(free) => try_entries(store, &free, request, &mut patch_problems).await?,
+            LeaseChoice::Own(own) => {
+                try_entries(store, &[own], request, &mut progress.patch_problems).await?
+            }
+            LeaseChoice::Free(free) => {
+                try_entries(store, &free, request, &mut progress.patch_problems).await?
+            }
+            LeaseChoice::Several(entries) => take_several(store, &entries, request, progress).await?,
+            LeaseChoice::HeldMore(held) => RoundOutcome::Ended(AttemptOutcome::HeldMore {
+                customizations: held.iter().map(|entry| entry.name().to_owned()).collect(),
+            }),
         };
         match round {
             RoundOutcome::Ended(outcome) => {
@@ -254,6 +321,38 @@ pub async fn attempt<S: LeaseStore>(store: &S, request: AttemptRequest<'_>) -> R
         attempts: MAX_ROUNDS,
     }
     .into())
+}
+
+/// Reads the queue of the pool. Without permission, continues with an empty queue, and keeps the error.
+async fn read_queue(
+    store: &impl LeaseStore,
+    pool: &str,
+    forbidden: &mut Option<Error>,
+) -> Result<Queue, Error> {
+    match store.queue(pool).await {
+        Err(error @ Error::Forbidden { .. }) => {
+            *forbidden = Some(error);
+            Ok(Queue::default())
+        }
+        queue => queue,
+    }
+}
+
+/// Of the free entries, those that are left if the lessees ahead get theirs. Empty if fewer than `wanted` are left.
+fn left_by_others<'e>(
+    free: &[&'e Entry],
+    wanted: usize,
+    others: &[(&InventorySlot<'_>, Availability)],
+    waiting: &[&Place],
+    request: AttemptRequest<'_>,
+) -> Vec<&'e Entry> {
+    let mut ahead = ahead(waiting, request.holder.cluster_deployment);
+    ahead.retain(|place| !request.overtaken.iter().any(|overtaken| place.is_of(overtaken)));
+    let free_others = others
+        .iter()
+        .filter(|(_, availability)| *availability == Availability::Free);
+    let free_others: Vec<_> = free_others.filter_map(|(slot, _)| slot.entry).collect();
+    offered(free, &free_others, &ahead, wanted)
 }
 
 fn owned<'n>(states: impl IntoIterator<Item = (&'n str, Availability)>) -> Vec<(String, Availability)> {

@@ -1,4 +1,4 @@
-//! Decides which entry of an inventory a holder gets, and in which order the free entries are tried. No I/O.
+//! Decides which entries of an inventory a holder gets, and in which order the free entries are tried. No I/O.
 
 use std::cmp::Ordering;
 
@@ -15,7 +15,7 @@ use crate::{
     objects::{
         ClusterName, Holder,
         cluster_deployment::ClusterDeployment,
-        entry::{Entry, EntryStatus as _, Reservation},
+        entry::{Entry, EntryStatus as _, LastResult, Reservation},
         record::{LeaseRecord, Unreadable},
     },
 };
@@ -88,7 +88,7 @@ pub enum UnusableReason {
     Unreadable(Unreadable),
 }
 
-/// Which entry a holder gets, or why it gets none.
+/// Which entries a holder gets, or why it gets none.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LeaseChoice<'l> {
     /// The holder already holds this entry.
@@ -97,6 +97,10 @@ pub enum LeaseChoice<'l> {
     Free(Vec<&'l Entry>),
     /// The holder gets this free entry, which no other holder can get, because its ClusterDeployment uses it.
     Own(&'l Entry),
+    /// The holder gets several entries: those that it already holds, and `missing` of the free ones.
+    Several(SeveralEntries<'l>),
+    /// The holder already holds these entries, or its ClusterDeployment uses them: more than the request is for.
+    HeldMore(Vec<&'l Entry>),
     /// The holder must get this entry again, because its ClusterDeployment or an earlier lease refers to it. But the entry
     /// is not available, so the holder gets none.
     BoundButUnavailable {
@@ -110,6 +114,18 @@ pub enum LeaseChoice<'l> {
         /// Leases whose records are out of date, because a cluster appeared or disappeared.
         record_updates: Vec<RecordUpdate<'l>>,
     },
+}
+
+/// The entries of a holder that gets several, each list in the order in which they are written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SeveralEntries<'l> {
+    pub held: Vec<&'l Entry>,
+    /// The free entries that no other holder can get, because the holder's ClusterDeployment uses them.
+    pub own: Vec<&'l Entry>,
+    /// At least as many as are missing.
+    pub free: Vec<&'l Entry>,
+    /// How many of the free entries the holder gets.
+    pub missing: usize,
 }
 
 /// The new record of a lease, after a cluster appeared or disappeared.
@@ -135,10 +151,24 @@ impl Availability {
     }
 }
 
+impl<'l> LeaseChoice<'l> {
+    /// The free entries for which others may have waited longer, and how many of them the holder gets.
+    pub fn candidates(&mut self) -> Option<(&mut Vec<&'l Entry>, usize)> {
+        match self {
+            Self::Free(free) => Some((free, 1)),
+            Self::Several(several) if several.missing > 0 => Some((&mut several.free, several.missing)),
+            _ => None,
+        }
+    }
+}
+
 impl<'l> Inventory<'l> {
-    /// Decides which entry the holder gets. An entry that the holder already holds comes first, so that a repeated request
-    /// never leases a second entry.
-    pub fn choose(&self, holder: Holder<'_>) -> LeaseChoice<'l> {
+    /// Decides which entries the holder gets. Entries that the holder already holds come first, so that a repeated request
+    /// never leases further entries.
+    pub fn choose(&self, holder: Holder<'_>, count: usize) -> LeaseChoice<'l> {
+        if count > 1 {
+            return self.choose_several(holder, count);
+        }
         let availabilities = self.availabilities(holder);
         let is_bound = |slot: &InventorySlot<'_>| {
             slot.entry
@@ -170,6 +200,37 @@ impl<'l> Inventory<'l> {
             return LeaseChoice::Free(free);
         }
         self.exhausted(holder)
+    }
+
+    fn choose_several(&self, holder: Holder<'_>, count: usize) -> LeaseChoice<'l> {
+        let (mut held, mut own, mut free) = (Vec::new(), Vec::new(), Vec::new());
+        for (slot, availability) in self.availabilities(holder) {
+            let Some(entry) = slot.entry else { continue };
+            let is_bound = self.own_user(entry, holder).is_some();
+            match availability {
+                Availability::Ours => held.push(entry),
+                Availability::Free if is_bound => own.push(entry),
+                availability if is_bound || entry.refers_to(holder) => return bound(slot, &availability),
+                Availability::Free => free.push(entry),
+                _ => {}
+            }
+        }
+        for entries in [&mut held, &mut own, &mut free] {
+            entries.sort_by_key(|entry| self.order_of_several(*entry));
+        }
+        let Some(missing) = count.checked_sub(held.len() + own.len()) else {
+            held.extend(own);
+            return LeaseChoice::HeldMore(held);
+        };
+        if free.len() < missing {
+            return self.exhausted(holder);
+        }
+        LeaseChoice::Several(SeveralEntries {
+            held,
+            own,
+            free,
+            missing,
+        })
     }
 
     /// The choice if the holder gets none of the entries, even of free ones.
@@ -302,6 +363,14 @@ impl<'l> Inventory<'l> {
             (is_taken, last, stable_hash(&words))
         };
         key(a).cmp(&key(b)).then_with(|| a.name().cmp(b.name()))
+    }
+
+    /// The order in which the free entries are leased if a holder gets several: those whose last use failed come last. It is the
+    /// same for each holder, so that two holders meet at their first common entry, and the one that does not get it has seldom
+    /// taken others.
+    fn order_of_several<'e>(&self, entry: &'e Entry) -> (bool, &'e str) {
+        let last = entry.last_result(self.rule.now.latest);
+        (matches!(last, LastResult::Failed(_)), entry.name())
     }
 }
 

@@ -113,9 +113,18 @@ pub fn ahead<'p>(waiting: &[&'p Place], holder: &str) -> Vec<&'p Place> {
     others.take_while(|place| place.holder != holder).collect()
 }
 
-/// The free entries that a lessee may take: of the `candidates`, those that are left if each lessee ahead gets an entry that it
-/// accepts. `others` are free, too, but this lessee does not accept them.
-pub fn offered<'e>(candidates: &[&'e Entry], others: &[&Entry], ahead: &[&Place]) -> Vec<&'e Entry> {
+/// The free entries that a lessee may take: of the `candidates`, those that are left if each lessee ahead gets as many entries as
+/// it wants, of those that it accepts. Empty if fewer than `wanted` are left. `others` are free, too, but this lessee does not
+/// accept them.
+///
+/// A lessee that wants several entries takes none before all are free, so this function also keeps those that it cannot take
+/// yet. Otherwise lessees of one entry would take each entry that is freed.
+pub fn offered<'e>(
+    candidates: &[&'e Entry],
+    others: &[&Entry],
+    ahead: &[&Place],
+    wanted: usize,
+) -> Vec<&'e Entry> {
     let others = others.iter().map(|entry| (true, entry.name()));
     let mut left: Vec<_> = candidates
         .iter()
@@ -124,40 +133,60 @@ pub fn offered<'e>(candidates: &[&'e Entry], others: &[&Entry], ahead: &[&Place]
         .collect();
     // The same order for each request, and first what this lessee does not accept.
     left.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(b.1)));
-    let mut lessees_of_any = 0;
+    let mut wanted_of_any = 0_usize;
     for place in ahead {
         let Some(accepted) = &place.entries else {
-            lessees_of_any += 1;
+            wanted_of_any = wanted_of_any.saturating_add(place.count);
             continue;
         };
-        if let Some(index) = left.iter().position(|(_, name)| accepted.contains(name)) {
-            left.remove(index);
-        }
-    }
-    if left.len() <= lessees_of_any {
-        return Vec::new();
+        let mut kept = 0;
+        left.retain(|(_, name)| {
+            let is_kept = kept < place.count && accepted.contains(name);
+            kept += usize::from(is_kept);
+            !is_kept
+        });
     }
     let is_left = |entry: &&&Entry| left.contains(&(false, entry.name()));
-    candidates.iter().filter(is_left).copied().collect()
+    let offered: Vec<_> = candidates.iter().filter(is_left).copied().collect();
+    if left.len() < wanted_of_any.saturating_add(wanted) || offered.len() < wanted {
+        return Vec::new();
+    }
+    offered
 }
 
-/// The first lessees ahead that a lessee may overtake so that it gets an entry, because they have not taken it for too long;
-/// `None` if it must still wait. `candidates` are the free entries that it accepts, each with the time for which it has been
-/// unused.
+/// The first lessees ahead that a lessee may overtake so that it gets the entries that it wants, because they have not taken them
+/// for too long; `None` if it must still wait. `candidates` are the free entries that it accepts, each with the time for which it
+/// has been unused. A lessee ahead that wants more entries than have been unused waits for the others, so it is not overtaken.
 pub fn may_overtake<'p>(
     candidates: &[(&Entry, Duration)],
     others: &[&Entry],
     ahead: &[&'p Place],
+    wanted: usize,
 ) -> Option<Vec<&'p Place>> {
     let longest = candidates.iter().map(|(_, unused_for)| *unused_for).max()?;
     let most = longest.as_secs() / PATIENCE.as_secs();
     let most = usize::try_from(most).unwrap_or(usize::MAX).min(ahead.len());
     (1..=most).find_map(|count| {
-        let (overtaken, ahead) = ahead.split_at_checked(count)?;
         let needed = PATIENCE.saturating_mul(u32::try_from(count).ok()?);
         let unused = candidates.iter().filter(|(_, unused_for)| *unused_for >= needed);
         let unused: Vec<_> = unused.map(|(entry, _)| *entry).collect();
-        (!offered(&unused, others, ahead).is_empty()).then(|| overtaken.to_vec())
+        let could_take = |place: &Place| {
+            let accepted = |entry: &&&Entry| {
+                let set = place.entries.as_ref();
+                set.is_none_or(|set| set.contains(entry.name()))
+            };
+            place.count <= 1 || unused.iter().filter(accepted).count() >= place.count
+        };
+        let mut overtaken = Vec::new();
+        let mut left = ahead.to_vec();
+        left.retain(|place| {
+            let is_overtaken = overtaken.len() < count && could_take(place);
+            if is_overtaken {
+                overtaken.push(*place);
+            }
+            !is_overtaken
+        });
+        (overtaken.len() == count && !offered(&unused, others, &left, wanted).is_empty()).then_some(overtaken)
     })
 }
 
@@ -229,6 +258,7 @@ mod tests {
             holder: holder.to_owned(),
             until: now().latest + SignedDuration::from_secs(90),
             entries: entries.map(|entries| EntrySet::new(entries.iter().copied())),
+            count: 1,
         }
     }
 
@@ -297,7 +327,159 @@ mod tests {
             let (candidates, others): (Vec<_>, Vec<_>) =
                 (candidates.iter().collect(), others.iter().collect());
             let ahead: Vec<_> = ahead.iter().collect();
-            assert_eq!(names(&offered(&candidates, &others, &ahead)), expected, "{case}");
+            assert_eq!(
+                names(&offered(&candidates, &others, &ahead, 1)),
+                expected,
+                "{case}"
+            );
+        }
+    }
+
+    fn of_count(count: usize, entries: Option<&[&str]>) -> Place {
+        Place {
+            count,
+            ..place("x", entries)
+        }
+    }
+
+    #[test]
+    #[expect(clippy::too_many_lines, reason = "one table")]
+    fn the_entries_of_a_lessee_that_wants_several_are_kept_until_it_can_take_all() {
+        for (case, wanted, candidates, others, ahead, expected) in [
+            (
+                "enough for both",
+                1,
+                &["a", "b", "c"][..],
+                &[][..],
+                vec![of_count(2, None)],
+                &["a", "b", "c"][..],
+            ),
+            (
+                "enough for the first",
+                1,
+                &["a", "b"],
+                &[],
+                vec![of_count(2, None)],
+                &[],
+            ),
+            (
+                "not even enough for the first",
+                1,
+                &["a"],
+                &[],
+                vec![of_count(2, None)],
+                &[],
+            ),
+            (
+                "it accepts others",
+                1,
+                &["a", "c"],
+                &[],
+                vec![of_count(2, Some(&["b", "c"]))],
+                &["a"],
+            ),
+            (
+                "it accepts these",
+                1,
+                &["a", "b", "c"],
+                &[],
+                vec![of_count(2, Some(&["a", "b", "c"]))],
+                &["c"],
+            ),
+            (
+                "it accepts none",
+                1,
+                &["a"],
+                &[],
+                vec![of_count(2, Some(&[]))],
+                &["a"],
+            ),
+            ("two are wanted", 2, &["a", "b"], &[], vec![], &["a", "b"]),
+            ("three are wanted", 3, &["a", "b"], &[], vec![], &[]),
+            ("one is ahead of two", 2, &["a", "b"], &[], vec![any()], &[]),
+            (
+                "one is ahead of two of three",
+                2,
+                &["a", "b", "c"],
+                &[],
+                vec![any()],
+                &["a", "b", "c"],
+            ),
+            (
+                "another one is free",
+                2,
+                &["a", "b"],
+                &["c"],
+                vec![any()],
+                &["a", "b"],
+            ),
+            ("two others are free", 2, &["a"], &["b", "c"], vec![], &[]),
+            (
+                "two of two",
+                2,
+                &["a", "b", "c"],
+                &[],
+                vec![of_count(2, None)],
+                &[],
+            ),
+            (
+                "two of two, and two more",
+                2,
+                &["a", "b"],
+                &["c", "d"],
+                vec![of_count(2, None)],
+                &["a", "b"],
+            ),
+            (
+                "a wrong number",
+                1,
+                &["a"],
+                &[],
+                vec![of_count(usize::MAX, None), any()],
+                &[],
+            ),
+            ("no number", 1, &["a"], &[], vec![of_count(0, None)], &["a"]),
+        ] {
+            let (candidates, others) = (free(candidates), free(others));
+            let (candidates, others): (Vec<_>, Vec<_>) =
+                (candidates.iter().collect(), others.iter().collect());
+            let ahead: Vec<_> = ahead.iter().collect();
+            let offered = offered(&candidates, &others, &ahead, wanted);
+            assert_eq!(names(&offered), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_lessee_that_waits_for_several_entries_is_not_overtaken_while_too_few_are_free() {
+        let two = || of_count(2, None);
+        for (wanted, unused, ahead, expected) in [
+            (1, &[("a", 900)][..], vec![two()], None),
+            (1, &[("a", 900), ("b", 4)], vec![two()], None),
+            (1, &[("a", 900), ("b", 5)], vec![two()], Some(&[2][..])),
+            // It accepts only one of the two.
+            (
+                1,
+                &[("a", 900), ("b", 900)],
+                vec![of_count(2, Some(&["a", "c"]))],
+                None,
+            ),
+            // The lessee behind it has not taken the third entry.
+            (1, &[("a", 5), ("b", 5), ("c", 5)], vec![two(), any()], Some(&[2])),
+            (1, &[("a", 5), ("b", 0), ("c", 0)], vec![two(), any()], None),
+            (1, &[("a", 10)], vec![any(), two()], None),
+            (1, &[("a", 10), ("b", 10)], vec![any(), two()], Some(&[1, 2])),
+            (2, &[("a", 5)], vec![any()], None),
+            (2, &[("a", 5), ("b", 4)], vec![any()], None),
+            (2, &[("a", 5), ("b", 5)], vec![any()], Some(&[1])),
+            (2, &[("a", 9), ("b", 9), ("c", 9)], vec![two()], Some(&[2])),
+        ] {
+            let listed = free(&unused.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+            let times = unused.iter().map(|(_, seconds)| Duration::from_secs(*seconds));
+            let candidates: Vec<_> = listed.iter().zip(times).collect();
+            let ahead: Vec<_> = ahead.iter().collect();
+            let overtaken = may_overtake(&candidates, &[], &ahead, wanted);
+            let counts = overtaken.map(|places| places.iter().map(|place| place.count).collect::<Vec<_>>());
+            assert_eq!(counts.as_deref(), expected, "{wanted} {unused:?} {ahead:?}");
         }
     }
 
@@ -318,7 +500,7 @@ mod tests {
             let listed = free(&unused.iter().map(|(name, _)| *name).collect::<Vec<_>>());
             let times = unused.iter().map(|(_, seconds)| Duration::from_secs(*seconds));
             let unused: Vec<_> = listed.iter().zip(times).collect();
-            let overtaken = may_overtake(&unused, &[], &three);
+            let overtaken = may_overtake(&unused, &[], &three, 1);
             assert_eq!(overtaken.map(|places| places.len()), expected, "{unused:?}");
         }
     }
@@ -447,12 +629,12 @@ mod tests {
     }
 
     proptest! {
-        /// Lessees join, look and release in any order. One that looks takes an entry if it is offered one. Also those look that have
-        /// not joined.
+        /// Lessees of one or two entries join, look and release in any order. One that looks takes what it is offered. Also those look
+        /// that have not joined.
         #[test]
         fn nobody_takes_an_entry_for_which_another_has_waited_longer(
             steps in proptest::collection::vec((0_usize..12, 0_u8..4), 1..200),
-            size in 1_usize..4,
+            size in 2_usize..4,
         ) {
             let begin: Timestamp = NOW.parse().unwrap();
             let entry_names = ["a", "b", "c"];
@@ -460,6 +642,7 @@ mod tests {
             let mut queue = Queue::new("pool", &read(&json!({})));
             // The lessees that wait, in order.
             let mut line: Vec<usize> = Vec::new();
+            let count = |lessee: usize| 1 + lessee % 2;
             for (second, (lessee, step)) in steps.into_iter().enumerate() {
                 // No place ends during the test.
                 let time = begin + SignedDuration::from_secs(i64::try_from(second / 10).unwrap());
@@ -478,7 +661,7 @@ mod tests {
                 let ahead_of_it = ahead(&before, &name);
                 match step {
                     0 if !is_holder && !line.contains(&lessee) => {
-                        let place = queue.place_to_write(&name, None, None, line.len(), now).unwrap();
+                        let place = queue.place_to_write(&name, None, None, count(lessee), line.len(), now).unwrap();
                         queue = queue.with(place);
                         line.push(lessee);
                     }
@@ -487,10 +670,11 @@ mod tests {
                         holders.iter_mut().filter(|holder| **holder == Some(lessee)).for_each(|holder| *holder = None);
                     }
                     _ if !is_holder => {
-                        let offer = offered(&free, &[], &ahead_of_it);
+                        let offer = offered(&free, &[], &ahead_of_it, count(lessee));
                         let place = line.iter().position(|other| *other == lessee);
-                        prop_assert_eq!(offer.is_empty(), free.len() <= place.unwrap_or(line.len()));
-                        if let Some(entry) = offer.first() {
+                        let of_others: usize = line[..place.unwrap_or(line.len())].iter().map(|other| count(*other)).sum();
+                        prop_assert_eq!(offer.is_empty(), free.len() < of_others + count(lessee));
+                        for entry in offer.iter().take(count(lessee)) {
                             let taken = entry_names.iter().position(|name| *name == entry.name());
                             holders[taken.unwrap()] = Some(lessee);
                             line.retain(|other| *other != lessee);

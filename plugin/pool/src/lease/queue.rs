@@ -3,7 +3,7 @@
 //! The queue only orders requests. Who holds an entry follows from the entry alone, so a wrong queue delays lessees, but never
 //! gives two of them the same entry.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use kcp_api::{
@@ -48,7 +48,7 @@ const MAX_BYTES: usize = 256 * 1024;
 /// The value of the label of queues.
 pub const QUEUE_LABEL: &str = "queue";
 
-/// A lessee that waits for an entry of a pool.
+/// A lessee that waits for entries of a pool.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place {
     /// When the lessee began to wait, or just after the last place before it if that is later, because the clocks of lessees
@@ -61,6 +61,18 @@ pub struct Place {
     /// The only entries that the lessee accepts; `None` if it accepts any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entries: Option<EntrySet>,
+    /// How many entries the lessee wants at once.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub count: usize,
+}
+
+const fn one() -> usize {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
+const fn is_one(count: &usize) -> bool {
+    *count == 1
 }
 
 /// A set of names of entries that has the same size for any number of names: a bit for each value of a hash, in hexadecimal
@@ -83,7 +95,7 @@ pub fn queue_name(pool: &str) -> String {
 }
 
 impl EntrySet {
-    /// 1,024 places with holders of 63 characters fit into [`MAX_BYTES`].
+    /// 1,024 places with holders of 63 characters, each for one entry, fit into [`MAX_BYTES`].
     const DIGITS: u64 = 60;
 
     pub fn new<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
@@ -140,6 +152,12 @@ impl Place {
         kept_until > now.earliest && self.until.duration_since(now.latest) <= MAX_LEFT
     }
 
+    /// Whether the lessee holds as many entries as it wants. `held` is how many entries each holder holds.
+    fn is_served(&self, held: &BTreeMap<&str, usize>) -> bool {
+        held.get(self.holder.as_str())
+            .is_some_and(|held| *held >= self.count)
+    }
+
     /// Whether this is the other place, perhaps renewed.
     pub fn is_of(&self, other: &Self) -> bool {
         (&self.holder, self.since) == (&other.holder, other.since)
@@ -192,21 +210,22 @@ impl Queue {
     }
 
     /// The places of lessees that still wait, in order. A place that was not renewed in time does not count, nor that of a lessee
-    /// that holds an entry of the pool.
+    /// that holds as many entries of the pool as it wants.
     pub fn waiting(&self, pool: &str, entries: &[Entry], now: ServerTime) -> Vec<&Place> {
-        let served = holders(pool, entries);
-        let is_waiting = |place: &&Place| place.lasts(now) && !served.contains(place.holder.as_str());
+        let held = holders(pool, entries);
+        let is_waiting = |place: &&Place| place.lasts(now) && !place.is_served(&held);
         self.places.iter().filter(is_waiting).collect()
     }
 
     /// The place that a lessee must write now, to join the queue or to renew its place. `None` if its place lasts long enough, or
     /// the queue is full. `last` is the place that the lessee has had until now. `accepted` contains the only entries that the
-    /// lessee accepts; `None` if it accepts any. `waiting` is how many lessees wait.
+    /// lessee accepts; `None` if it accepts any. `count` is how many it wants. `waiting` is how many lessees wait.
     pub fn place_to_write(
         &self,
         holder: &str,
         last: Option<&Place>,
         accepted: Option<&EntrySet>,
+        count: usize,
         waiting: usize,
         now: ServerTime,
     ) -> Option<Place> {
@@ -219,7 +238,9 @@ impl Queue {
         let ttl = place_ttl(waiting);
         let is_renewal_due = |own: &Place| own.until.duration_since(now.latest) <= ttl / RENEWED_AT;
         // Another process under the same name may accept other entries. It does not write its set again, nor does this one.
-        let is_changed = last.or(own).is_some_and(|last| last.entries.as_ref() != accepted);
+        let is_changed = last
+            .or(own)
+            .is_some_and(|last| (last.entries.as_ref(), last.count) != (accepted, count));
         if !is_changed && own.is_some_and(|own| !is_renewal_due(own)) {
             return None;
         }
@@ -234,6 +255,7 @@ impl Queue {
             holder: holder.to_owned(),
             until: end_of_place(now, ttl),
             entries: accepted.cloned(),
+            count,
         };
         let others = kept.iter().filter(|place| place.holder != holder);
         let size: usize = others.map(|place| place.size()).sum();
@@ -253,15 +275,14 @@ impl Queue {
         ended.chain([own]).collect()
     }
 
-    /// The patch that removes the places of this holder and of all that hold an entry. It requires that the queue is unchanged.
+    /// The patch that removes the places of this holder and of all that hold what they want. It requires that the queue is unchanged.
     /// The entries must be read after the queue, because a lessee that has released its entry may wait again.
     pub fn without_served(&self, holder: Holder<'_>, entries: &[Entry]) -> Value {
-        let mut served = holders(holder.pool, entries);
-        served.insert(holder.cluster_deployment);
+        let held = holders(holder.pool, entries);
         let served = self
             .places
             .iter()
-            .filter(|place| served.contains(place.holder.as_str()));
+            .filter(|place| place.holder == holder.cluster_deployment || place.is_served(&held));
         let removed: Map<String, Value> = served
             .map(|place| (annotation_of(holder.pool, &place.holder), Value::Null))
             .collect();
@@ -314,10 +335,14 @@ fn annotation_of(pool: &str, holder: &str) -> String {
     })
 }
 
-/// The names that hold entries of a pool.
-fn holders<'e>(pool: &str, entries: &'e [Entry]) -> BTreeSet<&'e str> {
+/// How many entries of a pool each holder holds.
+fn holders<'e>(pool: &str, entries: &'e [Entry]) -> BTreeMap<&'e str, usize> {
     let of_pool = entries.iter().filter(|entry| entry.status.pool() == Some(pool));
-    of_pool.filter_map(|entry| entry.status.holder()).collect()
+    let mut held = BTreeMap::new();
+    for holder in of_pool.filter_map(|entry| entry.status.holder()) {
+        *held.entry(holder).or_default() += 1;
+    }
+    held
 }
 
 #[cfg(test)]
@@ -332,7 +357,7 @@ mod tests {
     use crate::{
         lease::order::ahead,
         objects::{Holder, entry::Entry},
-        testing::objects::{NOW, lease, leased, pool, read},
+        testing::objects::{NOW, lease, leased, named, pool, read},
     };
 
     fn at(second: i64) -> ServerTime {
@@ -355,7 +380,7 @@ mod tests {
         for (holder, second, accepted) in lessees {
             let queue = read_queue(&stored);
             let place = queue
-                .place_to_write(holder, None, *accepted, lessees.len(), at(*second))
+                .place_to_write(holder, None, *accepted, 1, lessees.len(), at(*second))
                 .unwrap();
             let annotations = queue.annotations_with("pool", &place, at(*second));
             json_patch::merge(&mut stored, &json!({"metadata": {"annotations": annotations}}));
@@ -383,6 +408,7 @@ mod tests {
             holder: format!("{number:0>63}"),
             until: at(until).latest,
             entries: Some(EntrySet::new(["a"])),
+            count: 1,
         });
         places.fold(empty(), |mut queue, place| {
             queue.places.push(place);
@@ -412,7 +438,7 @@ mod tests {
     fn a_place_has_whole_milliseconds_and_ends_at_a_whole_second() {
         let mut now = at(0);
         now.latest = "2026-11-21T05:00:00.123456789Z".parse().unwrap();
-        let place = empty().place_to_write("paris", None, None, 0, now).unwrap();
+        let place = empty().place_to_write("paris", None, None, 1, 0, now).unwrap();
         assert_eq!(
             place.text(),
             r#"{"holder":"paris","since":"2026-11-21T05:00:00.123Z","until":"2026-11-21T05:01:31Z"}"#
@@ -429,7 +455,7 @@ mod tests {
                 "{second}"
             );
         }
-        let renewed = |holder, last, second| queue.place_to_write(holder, last, None, 2, at(second));
+        let renewed = |holder, last, second| queue.place_to_write(holder, last, None, 1, 2, at(second));
         assert_eq!(renewed("paris", None, 59), None, "it lasts long enough");
         let place = renewed("paris", None, 60).unwrap();
         assert_eq!((place.since, place.until), (at(0).latest, at(150).latest));
@@ -454,7 +480,7 @@ mod tests {
         let (only_a, only_b) = (EntrySet::new(["a"]), EntrySet::new(["b"]));
         let (queue, _) = joined(&[("paris", 0, None)]);
         let write = |queue: &Queue, last: Option<&Place>, accepted| {
-            queue.place_to_write("paris", last, Some(accepted), 1, at(1))
+            queue.place_to_write("paris", last, Some(accepted), 1, 1, at(1))
         };
         let of_a = write(&queue, None, &only_a).unwrap();
         assert_eq!((of_a.since, of_a.entries.as_ref()), (at(0).latest, Some(&only_a)));
@@ -466,6 +492,44 @@ mod tests {
         assert_eq!(write(&queue, Some(&of_a), &only_a), None);
         assert_eq!(write(&queue, Some(&of_b), &only_b), None);
         assert_eq!(write(&queue, Some(&of_b), &only_a).unwrap().entries, Some(only_a));
+    }
+
+    #[test]
+    fn a_lessee_waits_until_it_holds_as_many_entries_as_it_wants() {
+        let write = |queue: &Queue, count| queue.place_to_write("paris", None, None, count, 1, at(0));
+        let two = write(&empty(), 2).unwrap();
+        assert_eq!(
+            two.text(),
+            r#"{"count":2,"holder":"paris","since":"2026-11-21T05:00:00Z","until":"2026-11-21T05:01:30Z"}"#
+        );
+        let queue = empty().with(two);
+        assert_eq!(write(&queue, 2), None);
+        // A command under the same name wants another number.
+        assert_eq!(write(&queue, 3).map(|place| place.count), Some(3));
+        let held_by = |name: &str, holder: &str| named(name, leased(&lease(holder, None)));
+        let rome = Holder {
+            pool: "pool",
+            cluster_deployment: "rome",
+        };
+        for (held, is_waiting) in [
+            (vec![], true),
+            (vec![held_by("a", "paris")], true),
+            (vec![held_by("a", "paris"), held_by("b", "rome")], true),
+            (vec![held_by("a", "paris"), held_by("b", "paris")], false),
+            (
+                vec![
+                    held_by("a", "paris"),
+                    held_by("b", "paris"),
+                    held_by("c", "paris"),
+                ],
+                false,
+            ),
+        ] {
+            let held = entries(&held);
+            assert_eq!(queue.waiting("pool", &held, at(1)).len(), usize::from(is_waiting));
+            let removed = queue.without_served(rome, &held)["metadata"]["annotations"].clone();
+            assert_eq!(removed.as_object().unwrap().is_empty(), is_waiting, "{held:?}");
+        }
     }
 
     #[test]
@@ -505,7 +569,9 @@ mod tests {
         let queue = read_queue(&stored);
         assert_eq!(names(&queue.waiting("pool", &[], at(5))), ["rome"]);
         for (second, since) in [(19, 0), (20, 20)] {
-            let again = queue.place_to_write("paris", None, None, 2, at(second)).unwrap();
+            let again = queue
+                .place_to_write("paris", None, None, 1, 2, at(second))
+                .unwrap();
             assert_eq!(
                 (again.since, again.until),
                 (at(since).latest, at(second + 90).latest)
@@ -519,7 +585,7 @@ mod tests {
     /// The place of a lessee with the longest name of a namespace, and thus of a cluster with a namespace of its own.
     fn longest_place(queue: &Queue, second: i64) -> Option<Place> {
         let accepted = EntrySet::new(["a"]);
-        queue.place_to_write(&"x".repeat(63), None, Some(&accepted), 1, at(second))
+        queue.place_to_write(&"x".repeat(63), None, Some(&accepted), 1, 1, at(second))
     }
 
     #[test]
@@ -535,7 +601,7 @@ mod tests {
         assert_eq!(longest_place(&full, 0), None);
         // Whoever has a place can renew it.
         let own = format!("{:0>63}", 7);
-        assert!(full.place_to_write(&own, None, None, 1, at(699)).is_some());
+        assert!(full.place_to_write(&own, None, None, 1, 1, at(699)).is_some());
         // The places have ended, and nobody has removed them yet.
         let place = longest_place(&full, 10_000).unwrap();
         assert_eq!(place.since, at(10_000).latest);
@@ -562,12 +628,12 @@ mod tests {
         let own = format!("{:0>63}", 7);
         let accepted = EntrySet::new(["a"]);
         for (second, until) in [(459, None), (460, Some(1_180))] {
-            let renewed = queue.place_to_write(&own, None, Some(&accepted), 1_024, at(second));
+            let renewed = queue.place_to_write(&own, None, Some(&accepted), 1, 1_024, at(second));
             let expected = until.map(|until| at(until).latest);
             assert_eq!(renewed.map(|place| place.until), expected, "{second}");
         }
         // The places of lessees that hold an entry do not let others last longer.
-        let place = queue.place_to_write("paris", None, None, 1, at(0)).unwrap();
+        let place = queue.place_to_write("paris", None, None, 1, 1, at(0)).unwrap();
         assert_eq!(place.until, at(90).latest);
     }
 
@@ -587,7 +653,7 @@ mod tests {
 
     #[test]
     fn what_is_no_place_is_ignored() {
-        let place = empty().place_to_write("paris", None, None, 0, at(0)).unwrap();
+        let place = empty().place_to_write("paris", None, None, 1, 0, at(0)).unwrap();
         let mut stored = json!({"metadata": {"annotations": {
             "kubectl-kcp.dev/place-0": place.text(), "kubectl-kcp.dev/place-1": "soon", "other": "{}",
         }}});

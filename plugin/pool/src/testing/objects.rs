@@ -147,19 +147,20 @@ pub fn in_use(holder: &str, deadline: &str, uid: &str) -> LeaseRecord {
     }
 }
 
-/// The queue of pool `pool`, in which these lessees wait since these times.
-pub fn queue(lessees: &[(&str, &str)]) -> Value {
+/// The queue of pool `pool`, in which these lessees wait since these times for this number of entries.
+pub fn queue(lessees: &[(&str, &str, usize)]) -> Value {
     let now = NOW.parse().unwrap();
     let now = ServerTime {
         earliest: now,
         latest: now,
         is_certain: true,
     };
-    let place = |(holder, since): &(&str, &str)| Place {
+    let place = |(holder, since, count): &(&str, &str, usize)| Place {
         since: since.parse().unwrap(),
         holder: (*holder).to_owned(),
         until: now.latest + Duration::from_secs(90),
         entries: None,
+        count: *count,
     };
     let places = lessees.iter().map(place);
     let annotations = places.flat_map(|place| Queue::default().annotations_with("pool", &place, now));

@@ -81,9 +81,9 @@ pub fn busy() -> Objects {
         ],
         // Paris holds an entry, so it does not wait.
         queues: vec![queue(&[
-            ("quito", JUST_NOW),
-            ("paris", LONG_AGO),
-            ("dakar", LONG_AGO),
+            ("quito", JUST_NOW, 2),
+            ("paris", LONG_AGO, 1),
+            ("dakar", LONG_AGO, 1),
         ])],
         ..Objects::default()
     }

@@ -168,6 +168,7 @@ async fn run_with_lease(arguments: &ExecArguments, session: &Session) -> anyhow:
     };
     let request = LeaseRequest {
         holder,
+        count: 1,
         ttl: Some(Ttl::For(arguments.ttl)),
         // The request names no cluster, so the lease ends without a grace period, even if the command creates a cluster.
         cluster: None,

@@ -2,7 +2,7 @@
 
 pub(crate) mod document;
 
-use std::time::Duration;
+use std::{num::NonZeroUsize, time::Duration};
 
 use anyhow::Context as _;
 use clap::{ArgGroup, Args};
@@ -48,6 +48,7 @@ use document::PoolLease;
 #[command(after_help = "Examples:
   kubectl kcp pool lease hosts --cluster-deployment paris --ttl 2h --wait=30m
   kubectl kcp pool lease hosts --generate-name ci- --no-cluster -o env
+  kubectl kcp pool lease hosts --cluster-deployment paris --count 3 --wait=1h -o name
   kubectl kcp pool lease hosts --cluster-deployment paris --create --install-config install-config.yaml
   kubectl kcp pool lease hosts --cluster-deployment paris --claim --wait=1h")]
 #[command(group = ArgGroup::new("lessee").required(true))]
@@ -71,6 +72,12 @@ pub struct LeaseArguments {
     #[arg(long, conflicts_with_all = ["create", "claim"])]
     pub no_cluster: bool,
 
+    /// Lease this number of customizations, all or none. Each has a lease with its own end. Not with --install-config, because the
+    /// output contains only one [default: 1]
+    #[arg(long, value_name = "NUMBER")]
+    #[arg(conflicts_with_all = ["create", "claim", "customization", "install_config"])]
+    pub count: Option<NonZeroUsize>,
+
     /// Lease this customization only
     #[arg(long, value_name = "NAME", value_parser = parse_object_name)]
     pub customization: Option<String>,
@@ -79,7 +86,7 @@ pub struct LeaseArguments {
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     pub selector: Option<String>,
 
-    /// Wait in the queue of the pool until a customization is free or, with --claim, until Hive has assigned a cluster, for at
+    /// Wait in the queue of the pool until a customization is free (with --count, until enough are) or, with --claim, until Hive has assigned a cluster, for at
     /// most the given duration; without a duration, for ever [default with --claim: 1h]
     #[arg(long, value_name = "DURATION", value_parser = parse_wait)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "")]
@@ -208,6 +215,7 @@ pub(crate) async fn run(arguments: LeaseArguments, session: &Session) -> anyhow:
     let cluster = ClusterName::new(&cluster_deployment, &cluster_deployment);
     let request = LeaseRequest {
         holder,
+        count: arguments.count.map_or(1, NonZeroUsize::get),
         ttl: arguments.ttl,
         cluster: (!arguments.no_cluster).then_some(&cluster),
         install_config: install_config.as_ref(),
@@ -264,7 +272,7 @@ pub(crate) async fn run(arguments: LeaseArguments, session: &Session) -> anyhow:
     for warning in result.lease.warnings() {
         session.terminal.warning(warning);
     }
-    if let Some(end) = result.lease.end_sentence() {
+    for end in result.lease.end_sentences() {
         session.terminal.note(&end);
     }
     print(&result, &arguments.output, &session.terminal)?;
@@ -308,9 +316,8 @@ pub(crate) struct PrintedLease<'a> {
 
 impl Report for PrintedLease<'_> {
     fn table(&self, _: Layout) -> String {
-        self.lease
-            .sentence()
-            .map_or_else(String::new, |sentence| sentence + "\n")
+        let sentences = self.lease.sentences().into_iter();
+        sentences.map(|sentence| sentence + "\n").collect()
     }
 
     fn document(&self) -> impl Serialize {
@@ -318,7 +325,7 @@ impl Report for PrintedLease<'_> {
     }
 
     fn names(&self) -> Vec<String> {
-        self.lease.resource_name().into_iter().collect()
+        self.lease.resource_names()
     }
 
     fn special(&self, format: CommandFormat) -> Option<anyhow::Result<String>> {
@@ -338,7 +345,7 @@ impl Report for PrintedLease<'_> {
     }
 }
 
-/// Shell variables that describe the lease, for `eval`. Values are quoted, because names of objects may contain any
+/// Shell variables that describe the leases, for `eval`. Values are quoted, because names of objects may contain any
 /// character.
 fn shell_variables(lease: &PoolLease) -> anyhow::Result<String> {
     let variables = lease.variables().unwrap_or_default();

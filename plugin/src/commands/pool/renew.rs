@@ -112,7 +112,7 @@ pub(crate) async fn run(arguments: RenewArguments, session: &Session) -> anyhow:
         (lease.customization.name.as_str(), change)
     });
     record_by_name(&store, Some(&arguments.pool), changes).await;
-    if result.is_empty() {
+    if result.is_empty() || !lost.is_empty() {
         let what = match lost.as_slice() {
             [] => format!("an entry of pool {}", arguments.pool),
             lost => lost.join(", "),
@@ -163,10 +163,10 @@ pub(crate) struct PoolRenewal {
     /// The ClusterClaim that was renewed.
     #[serde(skip_serializing_if = "Option::is_none")]
     claim: Option<RenewedClaimDocument>,
-    /// Why no lease was renewed.
+    /// Why no lease was renewed, or why not all were.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<Reason>,
-    /// Why no lease was renewed, in one sentence.
+    /// Why no lease was renewed, or which were lost, in one sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
 }
@@ -275,7 +275,8 @@ mod tests {
             ends: "2026-11-22T05:00:00Z".parse().ok(),
         };
         for document in [
-            renewal(vec![renewed], None),
+            renewal(vec![renewed.clone()], None),
+            renewal(vec![renewed], Some(Reason::NotHolder)),
             PoolRenewal {
                 claim: Some(claim),
                 ..renewal(Vec::new(), None)

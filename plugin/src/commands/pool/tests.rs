@@ -93,6 +93,7 @@ fn lease(deployments: &(u16, Value)) -> Value {
                 pool: "p",
                 cluster_deployment: "us",
             },
+            count: 1,
             ttl: None,
             cluster: None,
             install_config: None,

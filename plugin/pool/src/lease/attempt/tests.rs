@@ -47,6 +47,7 @@ async fn leased_by(
             pool: "pool",
             cluster_deployment: name,
         },
+        count: 1,
         ttl: None,
         cluster: Some(&cluster),
         user: Some("jane"),
@@ -148,6 +149,7 @@ fn a_list_of_clusters_from_before_the_end_of_a_lease_frees_nothing() {
                     pool: "pool",
                     cluster_deployment: "us",
                 },
+                count: 1,
                 ttl: None,
                 cluster: Some(&cluster),
                 user: None,
@@ -381,6 +383,7 @@ fn a_broken_entry_is_skipped_and_reported() {
                 pool: "pool",
                 cluster_deployment: "us",
             },
+            count: 1,
             ttl: None,
             cluster: None,
             user: None,
@@ -458,6 +461,7 @@ fn outcome_in_queue(
                 pool: "pool",
                 cluster_deployment: "us",
             },
+            count: 1,
             ttl: None,
             cluster: None,
             user: None,
@@ -488,7 +492,7 @@ fn joined(fake: &Fake, waiting: &[Lessee]) -> (Vec<Place>, Map<String, Value>) {
     for (holder, accepted) in waiting {
         let accepted = accepted.map(|names| EntrySet::new(names.iter().copied()));
         let place = queue
-            .place_to_write(holder, None, accepted.as_ref(), waiting.len(), now)
+            .place_to_write(holder, None, accepted.as_ref(), 1, waiting.len(), now)
             .unwrap();
         annotations.extend(queue.annotations_with("pool", &place, now));
         places.push(place.clone());

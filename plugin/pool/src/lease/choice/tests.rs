@@ -3,7 +3,7 @@
 use kcp_client::ServerTime;
 use serde_json::{Value, json};
 
-use super::{Inventory, InventorySlot, LeaseChoice};
+use super::{Inventory, InventorySlot, LeaseChoice, SeveralEntries};
 use crate::{
     lease::{
         rule::{DEFAULT_GRACE, Rule},
@@ -18,6 +18,11 @@ const LATER: &str = "2026-11-22T05:00:00Z";
 /// What `us` gets from an inventory that lists `a`, `b` and `c`: `held a`, `free b a`, `bound to a (why)`, or
 /// the state of each entry.
 fn choice(entries: &[Value], clusters: &[Value]) -> String {
+    choice_of(1, entries, clusters)
+}
+
+/// What `us` gets if it wants this number of entries.
+fn choice_of(count: usize, entries: &[Value], clusters: &[Value]) -> String {
     let entries: Vec<Entry> = entries.iter().map(read).collect();
     let clusters = Clusters::All(ClusterDeployments::new("d", clusters.iter().map(read).collect()));
     let now = NOW.parse().unwrap();
@@ -54,7 +59,18 @@ fn choice(entries: &[Value], clusters: &[Value]) -> String {
         cluster_deployment: "us",
     };
     let name = |entry: &Entry| entry.metadata.name.clone().unwrap();
-    match inventory.choose(holder) {
+    let names = |entries: &[&Entry]| entries.iter().map(|entry| name(entry)).collect::<String>();
+    match inventory.choose(holder, count) {
+        LeaseChoice::Several(SeveralEntries {
+            held,
+            own,
+            free,
+            missing,
+        }) => {
+            let (held, own, free) = (names(&held), names(&own), names(&free));
+            format!("held {held:?}, own {own:?}, and {missing} of {free:?}")
+        }
+        LeaseChoice::HeldMore(held) => format!("holds {}", names(&held)),
         LeaseChoice::Held(entry) => format!("held {}", name(entry)),
         LeaseChoice::Own(entry) => format!("own {}", name(entry)),
         LeaseChoice::Free(free) => {
@@ -208,5 +224,123 @@ fn which_entry_a_holder_gets() {
         ),
     ] {
         assert_eq!(choice(&entries, &clusters), expected, "{case}");
+    }
+}
+
+#[test]
+#[expect(clippy::too_many_lines, reason = "one table")]
+fn which_entries_a_holder_of_several_gets() {
+    let mut failed = free("a");
+    let condition = json!({"type": "ApplySucceeded", "status": "False", "reason": "BrokenByCloud", "lastTransitionTime": NOW});
+    failed["status"]["conditions"]
+        .as_array_mut()
+        .unwrap()
+        .push(condition);
+    let mut unreadable = held("a", "us");
+    unreadable["status"]["conditions"][1]["message"] = "v2".into();
+    let of_us = |entry| cluster("us", "pool", Some(entry));
+    let of_them = |entry| cluster("them", "other", Some(entry));
+    for (case, count, entries, clusters, expected) in [
+        (
+            "in the order of their names",
+            2,
+            vec![free("c"), free("b"), free("a")],
+            vec![],
+            r#"held "", own "", and 2 of "abc""#,
+        ),
+        (
+            "the last use of one failed",
+            2,
+            vec![failed, free("b"), free("c")],
+            vec![],
+            r#"held "", own "", and 2 of "bca""#,
+        ),
+        (
+            "one held already",
+            3,
+            vec![free("a"), held("b", "us"), free("c")],
+            vec![],
+            r#"held "b", own "", and 2 of "ac""#,
+        ),
+        (
+            "all held already",
+            2,
+            vec![held("a", "us"), free("b"), held("c", "us")],
+            vec![],
+            r#"held "ac", own "", and 0 of "b""#,
+        ),
+        (
+            "one held outside of the inventory",
+            2,
+            vec![free("a"), held("b", "them"), held("x", "us")],
+            vec![],
+            r#"held "x", own "", and 1 of "a""#,
+        ),
+        (
+            "more held than wanted",
+            2,
+            vec![held("a", "us"), held("b", "us"), held("c", "us")],
+            vec![],
+            "holds abc",
+        ),
+        (
+            "more held or used than wanted",
+            2,
+            vec![held("a", "us"), free("b"), held("c", "us")],
+            vec![of_us("b")],
+            "holds acb",
+        ),
+        (
+            "its cluster uses one",
+            2,
+            vec![free("a"), free("b"), free("c")],
+            vec![of_us("c")],
+            r#"held "", own "c", and 1 of "ab""#,
+        ),
+        (
+            "its cluster uses what another holds",
+            2,
+            vec![free("a"), held("b", "them"), free("c")],
+            vec![of_us("b")],
+            "bound to b, which is held by them until its cluster no longer exists",
+        ),
+        (
+            "another's cluster uses one that it holds",
+            2,
+            vec![held("a", "us"), held("b", "us"), free("c")],
+            vec![of_them("b")],
+            "bound to b, which is used by them",
+        ),
+        (
+            "the record of one is unreadable",
+            2,
+            vec![unreadable, free("b"), free("c")],
+            vec![],
+            "bound to a, which is unreadable",
+        ),
+        (
+            "too few are free",
+            2,
+            vec![held("a", "them"), free("b"), held("c", "them")],
+            vec![],
+            "a, which is held by them until 2026-11-22T05:00:00Z; b, which is free; \
+             c, which is held by them until 2026-11-22T05:00:00Z; ",
+        ),
+        (
+            "another's cluster uses one",
+            3,
+            vec![free("a"), free("b"), free("c")],
+            vec![of_them("b")],
+            "a, which is free; b, which is used by them; c, which is free; ",
+        ),
+        (
+            "one whose lease has ended",
+            2,
+            vec![named("a", leased(&gone("them", LONG_AGO))), free("b")],
+            vec![],
+            r#"held "", own "", and 2 of "ab""#,
+        ),
+    ] {
+        assert_eq!(choice_of(count, &entries, &clusters), expected, "{case}");
     }
 }

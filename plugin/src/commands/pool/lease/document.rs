@@ -5,7 +5,10 @@ use kcp_api::metadata::Object as _;
 use kcp_pool::{
     acquire::answer::{LeaseOutcome, LeaseRefusal, LeaseResult},
     install_config::{InstallConfig, patches::PatchProblem},
-    lease::choice::{Availability, UnusableReason},
+    lease::{
+        attempt::{LeasedEntry, PatchProblems},
+        choice::{Availability, UnusableReason},
+    },
     objects::{claim::ClaimLifetime as _, record::LeaseRecord},
 };
 use serde::Serialize;
@@ -51,7 +54,11 @@ pub(crate) struct PoolLease {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(with = "Option<String>", extend("format" = "date-time")))]
     ends: Option<Timestamp>,
-    /// If no entry of the inventory is free: each entry, and why it is not free.
+    /// The leases of a command with `--count` above 1, in the order of their customizations. The fields of a single lease are then
+    /// absent.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    leases: Vec<LeaseDocument>,
+    /// If too few entries of the inventory are free: each entry, and why it is not free.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     entries: Vec<EntryDocument>,
     /// Entries of the inventory that were skipped, because their patches cannot be applied or their name is too long for a
@@ -71,6 +78,41 @@ impl Document for PoolLease {
     const KIND: &'static str = "PoolLease";
 }
 
+/// One of several leases.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+struct LeaseDocument {
+    /// The customization that was leased.
+    customization: Name,
+    /// Whether the holder already had the lease.
+    already_held: bool,
+    /// The id of the lease, for `--id` of `pool release` and `pool renew`.
+    lease_id: String,
+    /// When the lease ends unless it is renewed; absent if it never ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(with = "Option<String>", extend("format" = "date-time")))]
+    ends: Option<Timestamp>,
+    /// The customization's patches for the manifests that the installer writes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    installer_manifest_patches: Vec<Value>,
+}
+
+impl LeaseDocument {
+    fn new(leased: &LeasedEntry) -> Self {
+        let patched = leased.patched_install_config.as_ref();
+        Self {
+            customization: leased.customization.as_str().into(),
+            already_held: leased.was_already_held,
+            lease_id: leased.record.id.clone(),
+            ends: leased.record.deadline.map(whole_second),
+            installer_manifest_patches: patched
+                .map(|patched| patched.manifest_patches.clone())
+                .unwrap_or_default(),
+        }
+    }
+}
+
 /// The state of an inventory's entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -78,7 +120,7 @@ impl Document for PoolLease {
 #[serde(rename_all = "camelCase")]
 struct EntryDocument {
     name: String,
-    #[cfg_attr(test, schemars(extend("enum" = ["free", "held", "referenced", "broken", "cordoned", "deleting", "missing", "unnamed", "unreadable"])))]
+    #[cfg_attr(test, schemars(extend("enum" = ["ours", "free", "held", "referenced", "broken", "cordoned", "deleting", "missing", "unnamed", "unreadable"])))]
     state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     cluster_deployment: Option<Name>,
@@ -101,6 +143,7 @@ impl PoolLease {
             has_cluster: None,
             lease_id: None,
             ends: None,
+            leases: Vec::new(),
             broken: Vec::new(),
             installer_manifest_patches: Vec::new(),
             reason: None,
@@ -110,25 +153,22 @@ impl PoolLease {
         };
         match &answer.outcome {
             LeaseOutcome::Leased(lease) => {
-                let leased = &lease.entry;
-                let patches = leased
-                    .patched_install_config
-                    .as_ref()
-                    .map(|patched| &patched.manifest_patches);
+                let leased = LeaseDocument::new(&lease.entry);
                 Self {
-                    already_held: Some(leased.was_already_held),
+                    already_held: Some(leased.already_held),
                     has_cluster: lease.has_cluster.then_some(true),
-                    lease_id: Some(leased.record.id.clone()),
-                    ends: leased.record.deadline.map(whole_second),
-                    broken: leased
-                        .patch_problems
-                        .iter()
-                        .map(|(name, why)| EntryDocument::broken(name, why))
-                        .collect(),
-                    installer_manifest_patches: patches.cloned().unwrap_or_default(),
+                    lease_id: Some(leased.lease_id),
+                    ends: leased.ends,
+                    broken: EntryDocument::all_broken(&lease.entry.patch_problems),
+                    installer_manifest_patches: leased.installer_manifest_patches,
                     ..none
                 }
             }
+            LeaseOutcome::LeasedSet(set) => Self {
+                leases: set.entries.iter().map(LeaseDocument::new).collect(),
+                broken: EntryDocument::all_broken(&set.patch_problems),
+                ..none
+            },
             LeaseOutcome::Claimed(claimed) => Self {
                 claim: Some(claimed.claim.name().into()),
                 lease_id: claimed.claim.id().map(str::to_owned),
@@ -139,10 +179,13 @@ impl PoolLease {
                 reason: Some(match (refusal, answer.timed_out_after) {
                     (_, Some(_)) => Reason::Timeout,
                     (LeaseRefusal::Exhausted { .. }, None) => Reason::Exhausted,
-                    (LeaseRefusal::NoInventory { .. }, None) => Reason::NoSuchEntry,
+                    (LeaseRefusal::NoInventory { .. } | LeaseRefusal::TooFewEntries { .. }, None) => {
+                        Reason::NoSuchEntry
+                    }
                     (
                         LeaseRefusal::AlreadyHeld { .. }
                         | LeaseRefusal::HeldInstead { .. }
+                        | LeaseRefusal::HeldMore { .. }
                         | LeaseRefusal::ClaimExists { .. },
                         None,
                     ) => Reason::Held,
@@ -168,23 +211,43 @@ impl PoolLease {
         &self.warnings
     }
 
-    /// The leased customization as `RESOURCE.GROUP/NAME`, as `kubectl get -o name` prints it.
-    pub(crate) fn resource_name(&self) -> Option<String> {
-        self.customization.as_ref().map(resource_name)
+    /// The leased customizations as `RESOURCE.GROUP/NAME`, as `kubectl get -o name` prints them.
+    pub(crate) fn resource_names(&self) -> Vec<String> {
+        let several = self.leases.iter().map(|lease| &lease.customization);
+        self.customization
+            .iter()
+            .chain(several)
+            .map(resource_name)
+            .collect()
     }
 
-    /// One line that describes the lease.
-    pub(crate) fn sentence(&self) -> Option<String> {
-        let verb = if self.already_held == Some(true) {
+    /// One line for each lease.
+    pub(crate) fn sentences(&self) -> Vec<String> {
+        if self.leases.is_empty() {
+            return self.sentence().into_iter().collect();
+        }
+        let leases = self.leases.iter();
+        leases
+            .map(|lease| self.sentence_of(&lease.customization, lease.already_held))
+            .collect()
+    }
+
+    fn sentence_of(&self, customization: &Name, is_held_already: bool) -> String {
+        let verb = if is_held_already {
             "already leased"
         } else {
             "leased"
         };
-        let Self {
-            pool,
-            cluster_deployment,
-            ..
-        } = self;
+        format!(
+            "{} {verb} from pool {}/{} for {}",
+            resource_name(customization),
+            self.pool.namespace,
+            self.pool.name,
+            self.cluster_deployment.name
+        )
+    }
+
+    fn sentence(&self) -> Option<String> {
         if let Some(claim) = &self.claim {
             let suffix = self
                 .customization()
@@ -192,7 +255,7 @@ impl PoolLease {
             return Some(format!(
                 "clusterclaim.hive.openshift.io/{} has ClusterDeployment {}{}",
                 claim.name,
-                cluster_deployment.name,
+                self.cluster_deployment.name,
                 suffix.unwrap_or_default()
             ));
         }
@@ -201,46 +264,55 @@ impl PoolLease {
         } else {
             ""
         };
-        Some(format!(
-            "{} {verb} from pool {}/{} for {}{with_cluster}",
-            self.resource_name()?,
-            pool.namespace,
-            pool.name,
-            cluster_deployment.name
-        ))
+        let sentence = self.sentence_of(self.customization.as_ref()?, self.already_held == Some(true));
+        Some(sentence + with_cluster)
     }
 
-    /// One sentence that says when the lease or claim ends.
-    pub(crate) fn end_sentence(&self) -> Option<String> {
+    /// One sentence for each lease or claim that says when it ends.
+    pub(crate) fn end_sentences(&self) -> Vec<String> {
+        let several = self.leases.iter();
+        let several =
+            several.map(|lease| end_of_lease(&lease.lease_id, &lease.customization.name, lease.ends));
+        self.end_sentence().into_iter().chain(several).collect()
+    }
+
+    fn end_sentence(&self) -> Option<String> {
         if let Some(claim) = &self.claim {
             let end = self.ends?;
             return Some(format!("ClusterClaim {} ends at {end}", claim.name));
         }
         let (id, name) = (self.lease_id.as_deref()?, self.customization()?);
-        Some(match self.ends {
-            Some(end) => format!("lease {id} of {name} ends at {end}"),
-            None => format!("lease {id} of {name} never ends; release it when it is no longer needed"),
-        })
+        Some(end_of_lease(id, name, self.ends))
     }
 
     /// The environment variables that describe the lease. If a claimed cluster has no customization, the variable of the
-    /// customization is empty, so that scripts can read it under `set -u`.
-    pub(crate) fn variables(&self) -> Option<Vec<(&'static str, &str)>> {
-        if self.customization.is_none() && self.claim.is_none() {
+    /// customization is empty, so that scripts can read it under `set -u`. The customizations and ids of several leases are in one
+    /// variable each, in the same order.
+    pub(crate) fn variables(&self) -> Option<Vec<(&'static str, String)>> {
+        if self.customization.is_none() && self.claim.is_none() && self.leases.is_empty() {
             return None;
         }
-        let named = [
-            ("KCP_NAMESPACE", self.pool.namespace.as_str()),
-            ("KCP_POOL", &self.pool.name),
-            ("KCP_CLUSTER_DEPLOYMENT", &self.cluster_deployment.name),
-            ("KCP_CUSTOMIZATION", self.customization().unwrap_or_default()),
+        let mut variables = vec![
+            ("KCP_NAMESPACE", self.pool.namespace.clone()),
+            ("KCP_POOL", self.pool.name.clone()),
+            ("KCP_CLUSTER_DEPLOYMENT", self.cluster_deployment.name.clone()),
         ];
-        let claim = self
-            .claim
-            .as_ref()
-            .map(|claim| ("KCP_CLUSTER_CLAIM", claim.name.as_str()));
-        let id = self.lease_id.as_deref().map(|id| ("KCP_LEASE_ID", id));
-        Some(named.into_iter().chain(claim).chain(id).collect())
+        if self.leases.is_empty() {
+            let customization = self.customization().unwrap_or_default();
+            variables.push(("KCP_CUSTOMIZATION", customization.to_owned()));
+            let claim = self.claim.iter();
+            variables.extend(claim.map(|claim| ("KCP_CLUSTER_CLAIM", claim.name.clone())));
+            let id = self.lease_id.iter();
+            variables.extend(id.map(|id| ("KCP_LEASE_ID", id.clone())));
+        } else {
+            let joined = |text: fn(&LeaseDocument) -> &str| {
+                let texts: Vec<_> = self.leases.iter().map(text).collect();
+                texts.join(" ")
+            };
+            variables.push(("KCP_CUSTOMIZATIONS", joined(|lease| &lease.customization.name)));
+            variables.push(("KCP_LEASE_IDS", joined(|lease| &lease.lease_id)));
+        }
+        Some(variables)
     }
 
     /// The name of the leased customization.
@@ -260,7 +332,8 @@ impl EntryDocument {
         Self {
             name: name.to_owned(),
             state: match availability {
-                Availability::Ours | Availability::Free => "free",
+                Availability::Ours => "ours",
+                Availability::Free => "free",
                 Availability::Held { .. } => "held",
                 Availability::Referenced { .. } => "referenced",
                 Availability::Unusable(UnusableReason::Patches(_)) => "broken",
@@ -282,11 +355,12 @@ impl EntryDocument {
         }
     }
 
-    fn broken(name: &str, why: &PatchProblem) -> Self {
-        Self::new(
-            name,
-            &Availability::Unusable(UnusableReason::Patches(why.clone())),
-        )
+    fn all_broken(problems: &PatchProblems) -> Vec<Self> {
+        let broken = |(name, why): (&String, &PatchProblem)| {
+            let broken = Availability::Unusable(UnusableReason::Patches(why.clone()));
+            Self::new(name, &broken)
+        };
+        problems.iter().map(broken).collect()
     }
 }
 
@@ -295,22 +369,36 @@ fn whole_second(time: Timestamp) -> Timestamp {
     LeaseRecord::round_up_to_second(time)
 }
 
-/// The warnings about the lease, one sentence each.
+/// When a lease ends, in one sentence.
+fn end_of_lease(id: &str, customization: &str, ends: Option<Timestamp>) -> String {
+    match ends {
+        Some(end) => format!("lease {id} of {customization} ends at {end}"),
+        None => format!("lease {id} of {customization} never ends; release it when it is no longer needed"),
+    }
+}
+
+/// The warnings about the leases, one sentence each.
 fn warnings(answer: &LeaseResult) -> Vec<String> {
-    let LeaseOutcome::Leased(lease) = &answer.outcome else {
-        return Vec::new();
+    let patch_problems = match &answer.outcome {
+        LeaseOutcome::Leased(lease) => &lease.entry.patch_problems,
+        LeaseOutcome::LeasedSet(set) => &set.patch_problems,
+        LeaseOutcome::Claimed(_) | LeaseOutcome::Refused(_) => return Vec::new(),
     };
-    let leased = &lease.entry;
-    let passed_over = leased
-        .patch_problems
+    let leased = answer.leased();
+    let names: Vec<_> = leased
+        .iter()
+        .map(|leased| leased.customization.as_str())
+        .collect();
+    let names = names.join(", ");
+    let passed_over = patch_problems
         .iter()
         .map(|(name, why)| format!("skipped {name}: {why}"));
     let of_patches = leased
-        .patched_install_config
         .iter()
+        .filter_map(|leased| leased.patched_install_config.as_ref())
         .flat_map(|patched| patched.warnings.clone());
     let unread = answer.cluster_list_error.as_ref().map(|why| {
-        let question = format!("whether a cluster already uses {}", leased.customization);
+        let question = format!("whether a cluster already uses {names}");
         not_checked(&question, why)
     });
     let unordered = answer
@@ -318,9 +406,8 @@ fn warnings(answer: &LeaseResult) -> Vec<String> {
         .as_ref()
         .map(|why| not_checked("whether other lessees have waited longer", why));
     let unchecked = answer.are_patches_unchecked.then(|| {
-        let name = &leased.customization;
         format!(
-            "the patches of {name} were not checked, because --install-config is not set and no install-config of \
+            "the patches of {names} were not checked, because --install-config is not set and no install-config of \
              the pool can be read"
         )
     });
@@ -356,7 +443,7 @@ mod tests {
             patches::{PatchProblem, patch_install_config},
         },
         lease::{
-            attempt::{LeasedEntry, PatchProblems},
+            attempt::{LeasedEntry, LeasedSet, PatchProblems},
             choice::{Availability, HeldUntil, UnusableReason},
         },
         objects::{ClusterName, Holder, PoolName},
@@ -394,6 +481,28 @@ mod tests {
 
     fn refused(refusal: LeaseRefusal) -> PoolLease {
         document(LeaseOutcome::Refused(refusal))
+    }
+
+    /// Two leases. The holder already had one of them, and a third entry was skipped.
+    fn several() -> PoolLease {
+        let entry = |name: &str, is_held_already| LeasedEntry {
+            customization: name.to_owned(),
+            ..leased(is_held_already)
+        };
+        document(LeaseOutcome::LeasedSet(LeasedSet {
+            entries: vec![entry("foo", true), entry("gnu", false)],
+            patch_problems: [("bar".to_owned(), broken())].into(),
+        }))
+    }
+
+    /// A request for two entries.
+    fn exhausted_of_two(states: &[(&str, Availability)]) -> PoolLease {
+        let entries = states.iter().cloned();
+        refused(LeaseRefusal::Exhausted {
+            pool: pool(),
+            entries: entries.map(|(name, state)| (name.to_owned(), state)).collect(),
+            count: 2,
+        })
     }
 
     fn granted(leased: LeasedEntry) -> LeaseOutcome {
@@ -528,6 +637,7 @@ mod tests {
             entries: entries
                 .map(|(name, availability)| (name.to_owned(), availability))
                 .into(),
+            count: 1,
         }
     }
 
@@ -549,6 +659,56 @@ mod tests {
     fn json_of_a_lease_with_an_install_config() {
         insta::with_settings!({snapshot_path => "../snapshots"}, {
             insta::assert_snapshot!(serde_json::to_string_pretty(&Versioned(patched())).unwrap());
+        });
+    }
+
+    #[test]
+    fn json_of_several_leases() {
+        insta::with_settings!({snapshot_path => "../snapshots"}, {
+            insta::assert_snapshot!(serde_json::to_string_pretty(&Versioned(several())).unwrap());
+        });
+    }
+
+    #[test]
+    fn sentences_of_several_leases() {
+        let held = held(Some("x"), Some("vsphere"));
+        let too_few = LeaseRefusal::TooFewEntries {
+            pool: "vsphere".to_owned(),
+            entries: 3,
+            is_selection: false,
+            count: 4,
+        };
+        let too_few_selected = LeaseRefusal::TooFewEntries {
+            pool: "vsphere".to_owned(),
+            entries: 1,
+            is_selection: true,
+            count: 2,
+        };
+        let held_more = LeaseRefusal::HeldMore {
+            cluster_deployment: "us".to_owned(),
+            customizations: vec!["foo".to_owned(), "gnu".to_owned(), "zoo".to_owned()],
+            count: 2,
+        };
+        let lines = [
+            several().sentences(),
+            several().end_sentences(),
+            several().warnings().to_vec(),
+            several().resource_names(),
+            vec![format!("{:?}", several().variables())],
+            [
+                exhausted_of_two(&[("foo", Availability::Ours), ("gnu", held.clone())]),
+                exhausted_of_two(&[("foo", Availability::Free), ("gnu", held)]),
+                exhausted_of_two(&[("foo", Availability::Free), ("gnu", Availability::Free)]),
+                refused(too_few),
+                refused(too_few_selected),
+                refused(held_more),
+            ]
+            .iter()
+            .filter_map(PoolLease::refusal)
+            .collect(),
+        ];
+        insta::with_settings!({snapshot_path => "../snapshots"}, {
+            insta::assert_snapshot!(lines.concat().join("\n"));
         });
     }
 
@@ -575,6 +735,8 @@ mod tests {
             timed_out(),
             with_cluster(),
             claimed(None),
+            several(),
+            exhausted_of_two(&[("foo", Availability::Ours)]),
         ];
         let schema = serde_json::to_value(schema::of::<PoolLease>()).unwrap();
         for lease in leases {
@@ -618,6 +780,7 @@ mod tests {
         let many = LeaseRefusal::Exhausted {
             pool: pool(),
             entries: many.collect(),
+            count: 1,
         };
         let no_inventory = LeaseRefusal::NoInventory {
             pool: "vsphere".to_owned(),
@@ -626,16 +789,16 @@ mod tests {
             pool: "vsphere".to_owned(),
         };
         let screens = [
-            document(granted(leased(false))).sentence().unwrap(),
-            document(granted(leased(true))).sentence().unwrap(),
-            document(granted(leased(true))).end_sentence().unwrap(),
+            document(granted(leased(false))).sentences().join("\n"),
+            document(granted(leased(true))).sentences().join("\n"),
+            document(granted(leased(true))).end_sentences().join("\n"),
             format!("{:?}", patched().variables()),
             patched().warnings().join("\n"),
             refused(exhausted()).refusal().unwrap(),
             timed_out().refusal().unwrap(),
             refused(many).refusal().unwrap(),
-            claimed(Some("foo")).sentence().unwrap(),
-            claimed(None).sentence().unwrap(),
+            claimed(Some("foo")).sentences().join("\n"),
+            claimed(None).sentences().join("\n"),
             claim_deleted().sentences(),
             refused(no_inventory).refusal().unwrap(),
             refused(deleting).refusal().unwrap(),

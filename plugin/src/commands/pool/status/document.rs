@@ -168,7 +168,7 @@ struct WaitingDocument {
     since: Option<Timestamp>,
 }
 
-/// A lessee that waits for an entry.
+/// A lessee that waits for entries.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -180,6 +180,9 @@ struct PlaceDocument {
     /// When the place in the queue ends unless the lessee renews it.
     #[cfg_attr(test, schemars(with = "String", extend("format" = "date-time")))]
     ends: Timestamp,
+    /// How many entries the lessee wants at once; absent for one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    count: Option<usize>,
 }
 
 impl PoolStatusList {
@@ -284,6 +287,7 @@ impl PlaceDocument {
             holder: place.holder.clone(),
             since: place.since,
             ends: place.until,
+            count: (place.count > 1).then_some(place.count),
         }
     }
 }

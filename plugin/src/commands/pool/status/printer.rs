@@ -274,12 +274,16 @@ fn version(pool: &PoolState) -> String {
 }
 
 fn waiting(pool: &PoolState, now: Timestamp) -> String {
-    let claims = pool.waiting_claims().map(|claim| (&claim.name, claim.created));
-    let lessees = pool
-        .queue
-        .iter()
-        .flatten()
-        .map(|place| (&place.holder, Some(place.since)));
+    let claims = pool
+        .waiting_claims()
+        .map(|claim| (claim.name.clone(), claim.created));
+    let lessees = pool.queue.iter().flatten().map(|place| {
+        let name = match place.count {
+            0 | 1 => place.holder.clone(),
+            count => format!("{} for {count} entries", place.holder),
+        };
+        (name, Some(place.since))
+    });
     let waiting: Vec<String> = claims
         .chain(lessees)
         .map(|(name, since)| format!("{name} ({})", age(since, now)))

@@ -1,5 +1,6 @@
 //! Leases whose commands fail, checked against every version of every entry that etcd stored.
 
+mod cleaning;
 mod every_write;
 mod exec_signals;
 mod fault_proxy;

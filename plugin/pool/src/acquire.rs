@@ -26,6 +26,7 @@ use crate::{
         LeaseError, Ttl,
         attempt::{Attempt, AttemptOutcome, AttemptRequest, LeasedEntry, attempt},
         queue::Place,
+        reuse::Reuse,
         usage::Clusters,
     },
     objects::{ClusterName, Holder, PoolName},
@@ -112,6 +113,12 @@ pub async fn acquire(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<Lea
         must_be_new: request.must_be_new,
         only_entry: request.selection.customization,
         overtaken: request.overtaken,
+        // `refusal` has excluded pools that Hive manages.
+        reuse: if pool.asks_for_cleaning() {
+            Reuse::Clean
+        } else {
+            Reuse::Free
+        },
     };
     let Attempt {
         outcome,

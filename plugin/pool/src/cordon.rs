@@ -60,11 +60,21 @@ fn hive_pool(entry: &Entry, pools: Vec<ClusterPool>, hive: Hive) -> Option<(Clus
 
 /// Cordons an entry if there is a reason, and uncordons it if `reason` is `None`.
 pub async fn set_cordon(store: &Store<'_>, entry: &str, reason: Option<&str>) -> Result<CordonResult, Error> {
+    set_cordon_if(store, entry, reason, |_| true).await
+}
+
+/// Like [`set_cordon`], but changes nothing if the entry is another than the caller judged.
+pub async fn set_cordon_if(
+    store: &Store<'_>,
+    entry: &str,
+    reason: Option<&str>,
+    is_as_judged: impl Fn(&Entry) -> bool,
+) -> Result<CordonResult, Error> {
     for _ in 0..MAX_ATTEMPTS {
         let Some(found) = store.get(entry).await? else {
             return Ok(CordonResult::NoSuchEntry);
         };
-        if found.cordoned() == reason {
+        if found.cordoned() == reason || !is_as_judged(&found) {
             return Ok(CordonResult::Unchanged);
         }
         let patch = json!({"metadata": {

@@ -3,6 +3,7 @@
 //! - [`access`]: the reads and writes of leases
 //! - [`usage`]: finds the clusters that use an entry; [`rule`]: decides when a lease
 //!   changes or ends; no other code decides that
+//! - [`reuse`]: decides whether an entry must be cleaned between two holders
 //! - [`choice`]: decides which entry a holder gets; [`queue`]: who waits for an entry; [`order`]: whose turn it is
 //! - [`write`]: writes an entry's status, until the result is certain
 //! - [`attempt`]: one attempt to lease an entry; [`renewal`]: renews a lease, once or until it is lost
@@ -15,6 +16,7 @@ pub mod generated_name;
 pub mod order;
 pub mod queue;
 pub mod renewal;
+pub mod reuse;
 pub mod rule;
 pub mod usage;
 pub mod write;

@@ -8,6 +8,7 @@
 //!
 //! - [`status`], [`plan`]: the state of a pool, and the effects of a change to its spec
 //! - [`repair`]: finds problems of a pool, and repairs them
+//! - [`cleaning`]: cleans entries between two holders
 //! - [`release`]: releases leases and clusters; [`cordon`]: excludes an entry from new leases
 //! - [`record_versions`]: the format versions of the lease records in a namespace
 //! - [`acquire`]: gets a lease or a cluster from a pool
@@ -28,6 +29,7 @@
 )]
 
 pub mod acquire;
+pub mod cleaning;
 pub mod cordon;
 pub mod creation;
 pub mod events;

@@ -4,7 +4,10 @@ pub mod claim;
 pub mod cluster_deployment;
 pub mod entry;
 
-pub use kcp_api::lease_record::{self as record, ClusterName};
+pub use kcp_api::{
+    cleaning_record::{self as cleaning, CleaningRecord},
+    lease_record::{self as record, ClusterName},
+};
 
 /// The holder of a lease: a ClusterDeployment's name and a pool. Two callers with the same name are the same holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -29,6 +29,9 @@ fn version(reservation: &Reservation) -> Option<String> {
     match reservation {
         Reservation::Leased(_) => Some(VERSION.to_owned()),
         Reservation::Unreadable(Unreadable::Version(version)) => Some(version.clone()),
-        Reservation::Free | Reservation::Unrecorded | Reservation::Unreadable(Unreadable::Malformed) => None,
+        Reservation::Free
+        | Reservation::Unrecorded
+        | Reservation::Cleaning(_)
+        | Reservation::Unreadable(Unreadable::Malformed | Unreadable::Cleaning) => None,
     }
 }

@@ -4,7 +4,7 @@
 pub mod decision;
 pub mod in_use;
 
-use std::time::Duration;
+use std::{mem, time::Duration};
 
 use kcp_api::{ClusterClaim, ClusterDeployment, metadata::Object as _, names::finalizer};
 use kcp_client::{Error, Written};
@@ -18,6 +18,7 @@ use crate::{
     hive::HiveMode,
     lease::{
         queue::queue_name,
+        reuse::Reuse,
         usage::{Clusters, belongs_to_holder},
     },
     objects::{
@@ -28,7 +29,8 @@ use crate::{
     },
     release::{
         decision::{
-            EntryInUse, EntryRelease, ReleaseRefusal, ReleaseRequest, ReleaseTarget, refusal_if_not_held,
+            EntryInUse, EntryRelease, ReleaseRefusal, ReleaseRequest, ReleaseTarget, cleaning_after,
+            refusal_if_not_held,
         },
         in_use::UsingCluster,
     },
@@ -53,6 +55,8 @@ pub struct Release {
     pub cluster_deployment: String,
     /// The names of the released customizations, sorted.
     pub customizations: Vec<String>,
+    /// Those of the released customizations that must be cleaned before the next lease, sorted.
+    pub cleaned_first: Vec<String>,
     /// The ClusterClaim that was deleted together with its cluster.
     pub claim: Option<String>,
     pub refusal: Option<ReleaseRefusal>,
@@ -69,11 +73,40 @@ pub struct Release {
 pub struct ReleasedEntries {
     /// The names of the released customizations, sorted.
     pub customizations: Vec<String>,
+    /// Those of the released customizations that must be cleaned before the next lease, sorted.
+    pub cleaned_first: Vec<String>,
     pub in_use: Vec<EntryInUse>,
     pub possibly_in_use: Vec<String>,
     pub held_by_other_leases: Vec<String>,
+    /// Those whose pool cannot be read.
+    pub of_unknown_pools: Vec<String>,
     /// The clusters as they were last listed.
     pub clusters: Option<Clusters>,
+}
+
+impl ReleasedEntries {
+    /// Why some entries were not released.
+    fn take_refusal(&mut self, request: &ReleaseRequest<'_>) -> Option<ReleaseRefusal> {
+        if !self.in_use.is_empty() {
+            return Some(ReleaseRefusal::InUse(mem::take(&mut self.in_use)));
+        }
+        if !self.possibly_in_use.is_empty() {
+            return Some(ReleaseRefusal::MayBeInUse {
+                customizations: mem::take(&mut self.possibly_in_use),
+            });
+        }
+        if !self.of_unknown_pools.is_empty() {
+            return Some(ReleaseRefusal::PoolUnknown {
+                customizations: mem::take(&mut self.of_unknown_pools),
+            });
+        }
+        let other = self.held_by_other_leases.first().cloned();
+        other.map(|customization| ReleaseRefusal::OtherLease {
+            customization,
+            cluster_deployment: request.cluster_deployment.to_owned(),
+            id: request.id.unwrap_or_default().to_owned(),
+        })
+    }
 }
 
 /// Releases the holder's entries or the holder's ClusterClaim, as the request says.
@@ -83,6 +116,7 @@ pub async fn release(store: &Store<'_>, request: &ReleaseRequest<'_>) -> Result<
         pool: None,
         cluster_deployment: name.to_owned(),
         customizations: Vec::new(),
+        cleaned_first: Vec::new(),
         claim: None,
         refusal: None,
         still_used: Vec::new(),
@@ -117,9 +151,10 @@ pub async fn release(store: &Store<'_>, request: &ReleaseRequest<'_>) -> Result<
         };
         leave_queue(store, holder).await;
     }
-    let released = release_entries(store, request).await?;
+    let mut released = release_entries(store, request).await?;
     let refused = !(released.in_use.is_empty()
         && released.possibly_in_use.is_empty()
+        && released.of_unknown_pools.is_empty()
         && released.held_by_other_leases.is_empty());
     if let (ReleaseTarget::Pool(pool), false, true) =
         (request.target, refused, released.customizations.is_empty())
@@ -132,7 +167,7 @@ pub async fn release(store: &Store<'_>, request: &ReleaseRequest<'_>) -> Result<
             found?;
         }
     }
-    let clusters = released.clusters;
+    let clusters = released.clusters.take();
     if let Some(deployments) = clusters.as_ref().and_then(Clusters::cluster_deployments) {
         let is_meant = |cluster: &&ClusterDeployment| match request.target {
             ReleaseTarget::Pool(pool) => {
@@ -153,21 +188,9 @@ pub async fn release(store: &Store<'_>, request: &ReleaseRequest<'_>) -> Result<
         }
         release.still_used = still_used(deployments, &released.customizations);
     }
-    release.refusal = if !released.in_use.is_empty() {
-        Some(ReleaseRefusal::InUse(released.in_use))
-    } else if !released.possibly_in_use.is_empty() {
-        Some(ReleaseRefusal::MayBeInUse {
-            customizations: released.possibly_in_use,
-        })
-    } else {
-        let other = released.held_by_other_leases.into_iter().next();
-        other.map(|customization| ReleaseRefusal::OtherLease {
-            customization,
-            cluster_deployment: name.to_owned(),
-            id: request.id.unwrap_or_default().to_owned(),
-        })
-    };
+    release.refusal = released.take_refusal(request);
     release.customizations = released.customizations;
+    release.cleaned_first = released.cleaned_first;
     Box::pin(record_releases(store, &release)).await;
     if let Some(Clusters::Unknown(error)) = clusters {
         release.cluster_list_error = Some(error);
@@ -228,13 +251,13 @@ async fn record_releases(store: &Store<'_>, release: &Release) {
     record_by_name(store, pool, changes).await;
 }
 
-/// Frees the requested entries that no cluster uses, even if the pool no longer lists them. Entries of other holders do not
-/// change.
+/// Frees the requested entries that no cluster uses, or has them cleaned first if their pool asks for this, even if the pool no
+/// longer lists them. Entries of other holders do not change.
 pub async fn release_entries(
     store: &impl LeaseStore,
     request: &ReleaseRequest<'_>,
 ) -> Result<ReleasedEntries, Error> {
-    let mut customizations = Vec::new();
+    let (mut customizations, mut cleaned_first) = (Vec::new(), Vec::new());
     for _ in 0..MAX_ROUNDS {
         let entries = store.list().await?;
         let meant: Vec<_> = entries.iter().filter(|entry| request.includes(entry)).collect();
@@ -253,25 +276,42 @@ pub async fn release_entries(
                 EntryRelease::MayBeInUse => released.possibly_in_use.push(name),
                 EntryRelease::OtherLease => released.held_by_other_leases.push(name),
                 EntryRelease::Free => {
-                    match store.write_status(&name, &entry.free(store.now().latest)).await? {
-                        Written::Stored => customizations.push(name),
-                        Written::Changed => settled = false,
+                    let (reuse, now) = (store.reuse(entry).await?, store.now().latest);
+                    if reuse == Reuse::Unknown {
+                        released.of_unknown_pools.push(name);
+                        continue;
+                    }
+                    let cleaning = cleaning_after(entry, reuse, now);
+                    let patch = match &cleaning {
+                        Some(record) => entry.clean(record, now),
+                        None => entry.free(now),
+                    };
+                    let written = store.write_status(&name, &patch).await?;
+                    if matches!(written, Written::Changed) {
+                        settled = false;
+                        continue;
+                    }
+                    if matches!(written, Written::Unknown(_)) {
                         // The next read shows whether the write was stored. If not, this loop sends the write
                         // again. The server stores only one of the two writes.
-                        Written::Unknown(_) => {
-                            customizations.push(name);
-                            settled = false;
-                            store.pause(RETRY_PAUSE).await;
-                        }
+                        settled = false;
+                        store.pause(RETRY_PAUSE).await;
                     }
+                    if cleaning.is_some() {
+                        cleaned_first.push(name.clone());
+                    }
+                    customizations.push(name);
                 }
             }
         }
         if settled {
-            customizations.sort();
-            customizations.dedup();
+            for names in [&mut customizations, &mut cleaned_first] {
+                names.sort();
+                names.dedup();
+            }
             return Ok(ReleasedEntries {
                 customizations,
+                cleaned_first,
                 clusters: Some(clusters),
                 ..released
             });

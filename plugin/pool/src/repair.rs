@@ -131,7 +131,7 @@ pub async fn repair(
             None
         };
         let is_done = matches!(result, Some(Ok(RepairOutcome::Repaired | RepairOutcome::Settled)));
-        if finding.remedy == Remedy::Free && !is_done {
+        if finding.remedy.ends_lease() && !is_done {
             unfreed.extend(finding.cluster_deployment.clone());
         }
         found.push(FindingResult {
@@ -141,7 +141,7 @@ pub async fn repair(
         });
     }
     let freed = found.iter().filter(|found| {
-        found.finding.remedy == Remedy::Free && matches!(found.result, Some(Ok(RepairOutcome::Repaired)))
+        found.finding.remedy.ends_lease() && matches!(found.result, Some(Ok(RepairOutcome::Repaired)))
     });
     let changes = freed.filter_map(|found| match &found.finding.subject {
         ProblemSubject::Entry { name } => {

@@ -11,6 +11,7 @@ use crate::{
     hive::{Hive, HiveMode},
     lease::{
         queue::{QUEUE_LABEL, Queue, queue_name},
+        reuse::Reuse,
         usage::{Clusters, Usage},
     },
     objects::{
@@ -24,6 +25,8 @@ use crate::{
 pub struct Snapshot {
     pub namespace: String,
     pub pools: Vec<ClusterPool>,
+    /// Whether `pools` has all pools of the namespace. If not, an absent pool may exist.
+    pub has_all_pools: bool,
     /// All customizations of the namespace, whether or not a pool lists them.
     pub entries: Vec<Entry>,
     pub clusters: Clusters,
@@ -69,6 +72,17 @@ impl Snapshot {
         self.clusters.cluster_deployments()
     }
 
+    /// What becomes of an entry in a pool that Hive does not manage when its lease ends.
+    pub fn reuse(&self, entry: &Entry) -> Reuse {
+        let Some(name) = entry.status.pool() else {
+            return Reuse::Free;
+        };
+        match self.pool(name) {
+            None if !self.has_all_pools => Reuse::Unknown,
+            pool => Reuse::decide(pool, &entry.status.reservation(), false),
+        }
+    }
+
     /// Whether the clusters are known, and none of them uses the entry.
     pub fn is_unused(&self, entry: &Entry) -> bool {
         self.clusters.usage(entry) == Usage::Unused
@@ -107,12 +121,12 @@ impl Store<'_> {
             let (queues, old_records) = leases.into_iter().partition(is_queue);
             (Some(queues), old_records)
         });
-        let pools = match (self.list_pools(Some(self.namespace()), None).await, named) {
+        let (pools, has_all_pools) = match (self.list_pools(Some(self.namespace()), None).await, named) {
             (Err(error @ Error::Forbidden { .. }), Some(named)) => {
                 unseen.push(error.to_string());
-                vec![self.read_pool(named).await?]
+                (vec![self.read_pool(named).await?], false)
             }
-            (pools, _) => pools?,
+            (pools, _) => (pools?, true),
         };
         let labelled = format!("{}=true", label::POOL_LEASE);
         let resource = CUSTOMIZATION.api_resource("v1");
@@ -142,6 +156,7 @@ impl Store<'_> {
         Ok(Snapshot {
             namespace: self.namespace().to_owned(),
             pools,
+            has_all_pools,
             entries,
             clusters,
             copies,

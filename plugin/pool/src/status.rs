@@ -5,8 +5,8 @@ mod claims;
 use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
-use kcp_api::{ClusterDeployment, ClusterPool, metadata::Object};
-use kcp_client::{Connection, Error};
+use kcp_api::{ClusterDeployment, ClusterPool, metadata::Object, names::annotation::CLEAN_BEFORE_REUSE};
+use kcp_client::{Connection, Error, ServerTime};
 use kcp_rules::syntax::parse_go_duration;
 use serde::Serialize;
 
@@ -18,10 +18,12 @@ use crate::{
     },
     lease::{
         queue::Place,
+        reuse::Reuse,
         rule::{DEFAULT_GRACE, Rule},
         usage::Usage,
     },
     objects::{
+        CleaningRecord,
         entry::{APPLY_SUCCEEDED, Entry, EntryStatus, Reservation},
         record::{LeaseRecord, LeaseState},
     },
@@ -38,6 +40,9 @@ use claims::claim_uses;
 
 /// The field manager for [`Store`], which requires one although `status` writes nothing.
 const FIELD_MANAGER: &str = "kubectl-kcp";
+
+/// How long an entry waits for a janitor before `pool status` reports a problem.
+const CLEANING_DELAY: SignedDuration = SignedDuration::from_hours(1);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolState {
@@ -57,6 +62,8 @@ pub struct PoolState {
     pub queue: Option<Vec<Place>>,
     /// The findings of `pool repair` about objects other than entries.
     pub leftovers: Vec<LeaseProblem>,
+    /// The value of the pool's annotation `kubectl-kcp.dev/clean-before-reuse`, if it is neither `true` nor `false`.
+    pub unclear_cleaning: Option<String>,
     /// Why the pool cannot create clusters, from the conditions that Hive writes.
     pub creation_obstacles: Vec<String>,
     /// One sentence for each kind of object that could not be read.
@@ -76,6 +83,10 @@ pub struct EntryUse {
     pub changed_at: Option<Timestamp>,
     /// The record of the entry's lease, if it has one.
     pub lease: Option<LeaseRecord>,
+    /// The record of the entry's cleaning, if it must be cleaned.
+    pub cleaning: Option<CleaningRecord>,
+    /// What is wrong with the cleaning, in one sentence.
+    pub cleaning_problem: Option<String>,
     /// Why the entry is cordoned; `None` if it is not cordoned.
     pub cordon_reason: Option<String>,
     pub last_use: Option<LastUse>,
@@ -96,6 +107,8 @@ pub enum EntryUseState {
     ClusterGone,
     /// The lease has ended. The next lease or repair frees the entry.
     Expired,
+    /// The entry must be cleaned before the next lease.
+    Cleaning,
     /// Hive or a person has reserved the entry, without a record.
     Reserved,
     /// The record of the lease cannot be read.
@@ -146,7 +159,8 @@ pub enum ClusterUseState {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 pub struct PoolProblem {
-    /// The kind of the problem: missing, broken, shared, leaked, left, short, stuck or failed.
+    /// The kind of the problem: missing, broken, shared, leaked, left, short, stuck, failed, dirty (not cleaned) or unclear (an
+    /// annotation of the pool).
     pub kind: &'static str,
     /// The object with the problem: `cdc/NAME`, or the pool.
     pub object: String,
@@ -173,6 +187,7 @@ impl EntryUseState {
             Self::InUse => "in-use",
             Self::ClusterGone => "gone",
             Self::Expired => "expired",
+            Self::Cleaning => "cleaning",
             Self::Reserved => "reserved",
             Self::Unreadable => "unreadable",
             Self::Deleting => "deleting",
@@ -307,6 +322,10 @@ pub fn pool_state(snapshot: &Snapshot, pool: &ClusterPool) -> PoolState {
             .filter(|finding| !matches!(finding.subject, ProblemSubject::Entry { .. }))
             .cloned()
             .collect(),
+        unclear_cleaning: pool
+            .unclear_cleaning()
+            .filter(|_| !hive.is_managed)
+            .map(str::to_owned),
         creation_obstacles: creation_problems(pool),
         unread_kinds: snapshot.unread_kinds.clone(),
     }
@@ -358,20 +377,30 @@ fn entry_use(snapshot: &Snapshot, pool: &ClusterPool, name: &str, found: &[Lease
         .pools_that_list(name)
         .filter(|other| other.name() != pool.name());
     let reservation = entry.map(|entry| entry.status.reservation());
+    let state = state(snapshot, entry, reservation.as_ref(), seen);
+    let (lease, cleaning) = match reservation {
+        Some(Reservation::Leased(record)) => (Some(record), None),
+        Some(Reservation::Cleaning(record)) => (None, Some(record)),
+        _ => (None, None),
+    };
     EntryUse {
         name: name.to_owned(),
-        state: state(snapshot, entry, reservation.as_ref(), seen),
+        state,
         is_in_inventory: pool.inventory().contains(&name),
         holder: entry
             .and_then(|entry| entry.status.holder())
             .or(of_user)
             .map(str::to_owned),
         leased_for_pool: entry.and_then(|entry| entry.status.pool()).map(str::to_owned),
-        changed_at: entry.and_then(EntryStatus::since),
-        lease: match reservation {
-            Some(Reservation::Leased(record)) => Some(record),
-            _ => None,
+        changed_at: match &cleaning {
+            Some(record) => Some(record.since),
+            None => entry.and_then(EntryStatus::since),
         },
+        cleaning_problem: entry
+            .zip(cleaning.as_ref())
+            .and_then(|(entry, record)| cleaning_problem(record, entry.cordoned(), snapshot.now)),
+        cleaning,
+        lease,
         cordon_reason: entry.and_then(|entry| entry.cordoned()).map(str::to_owned),
         last_use: entry.and_then(last_use),
         shared_with: others.map(|other| other.name().to_owned()).collect(),
@@ -391,6 +420,7 @@ fn state(
     let rule = Rule {
         now: snapshot.now,
         grace: DEFAULT_GRACE,
+        reuse: Reuse::Free,
     };
     match (reservation, seen) {
         (Reservation::Unreadable(_), _) => EntryUseState::Unreadable,
@@ -406,10 +436,39 @@ fn state(
             EntryUseState::ClusterGone
         }
         (Reservation::Leased(_), _) => EntryUseState::Held,
+        (Reservation::Cleaning(_), _) => EntryUseState::Cleaning,
         (Reservation::Unrecorded, _) => EntryUseState::Reserved,
         (Reservation::Free, _) if entry.is_deleting() => EntryUseState::Deleting,
         (Reservation::Free, _) => EntryUseState::Free,
     }
+}
+
+/// What is wrong with the cleaning of an entry, in one sentence; `None` if nothing is wrong.
+fn cleaning_problem(record: &CleaningRecord, cordoned: Option<&str>, now: ServerTime) -> Option<String> {
+    let rule = Rule {
+        now,
+        grace: DEFAULT_GRACE,
+        reuse: Reuse::Free,
+    };
+    if record.failures > 0 {
+        let times = if record.failures == 1 { "time" } else { "times" };
+        let what_next = if cordoned.is_some() {
+            "no janitor tries again until the entry is uncordoned"
+        } else {
+            "the next janitor tries again"
+        };
+        return Some(format!(
+            "cleaning failed {} {times}; {what_next}",
+            record.failures
+        ));
+    }
+    let running = record.janitor.as_ref();
+    let is_running = running.is_some_and(|janitor| !rule.has_ended(Some(janitor.deadline)));
+    let is_old = now.earliest.duration_since(record.since) >= CLEANING_DELAY;
+    (is_old && !is_running).then(|| {
+        let since = record.since.strftime("%Y-%m-%dT%H:%M:%SZ");
+        format!("the entry has waited for a janitor since {since}; run pool exec --clean")
+    })
 }
 
 fn last_use(entry: &Entry) -> Option<LastUse> {
@@ -482,6 +541,13 @@ impl PoolState {
             object: format!("clusterpool/{}", self.name),
             message: shortage.to_string(),
         });
+        let unclear = self.unclear_cleaning.iter().map(|value| PoolProblem {
+            kind: "unclear",
+            object: format!("clusterpool/{}", self.name),
+            message: format!(
+                "annotation {CLEAN_BEFORE_REUSE} is {value:?}, which counts as true; set it to true or false"
+            ),
+        });
         let stuck = self.creation_obstacles.iter().map(|why| PoolProblem {
             kind: "stuck",
             object: format!("clusterpool/{}", self.name),
@@ -512,7 +578,7 @@ impl PoolState {
             })
         });
         let claims = self.claims.iter().filter_map(ClaimUse::problem);
-        let of_pool = short.into_iter().chain(stuck).chain(claims);
+        let of_pool = short.into_iter().chain(unclear).chain(stuck).chain(claims);
         let of_clusters = failed.chain(overdue);
         of_pool.chain(of_entries).chain(of_clusters).chain(left).collect()
     }
@@ -538,6 +604,9 @@ impl EntryUse {
         if !self.shared_with.is_empty() {
             let others = self.shared_with.join(", ");
             problems.push(problem("shared", format!("also in the inventory of {others}")));
+        }
+        if let Some(problem_of_cleaning) = &self.cleaning_problem {
+            problems.push(problem("dirty", problem_of_cleaning.clone()));
         }
         if let Some(leak) = &self.finding {
             problems.push(problem("leaked", leak.sentence()));

@@ -26,6 +26,7 @@ use crate::{
     hive::{Hive, HiveMode, read_hive},
     lease::{
         queue::{Queue, queue_name},
+        reuse::Reuse,
         usage::Clusters,
     },
     objects::{Holder, claim::lifetime_text, cluster_deployment::ClusterDeployments, entry::Entry},
@@ -457,6 +458,23 @@ impl LeaseStore for Store<'_> {
             patch,
         )
         .await
+    }
+
+    async fn reuse(&self, entry: &Entry) -> Result<Reuse, Error> {
+        let Some(pool) = entry.status.pool() else {
+            return Ok(Reuse::Free);
+        };
+        let reservation = entry.status.reservation();
+        match self.read_pool(pool).await {
+            Ok(pool) => Ok(Reuse::decide(
+                Some(&pool),
+                &reservation,
+                pool.is_managed_by_hive(),
+            )),
+            Err(Error::NotFound { .. }) => Ok(Reuse::decide(None, &reservation, false)),
+            Err(Error::Forbidden { .. }) => Ok(Reuse::Unknown),
+            Err(error) => Err(error),
+        }
     }
 
     async fn queue(&self, pool: &str) -> Result<Queue, Error> {

@@ -62,7 +62,8 @@ pub enum PoolCommand {
     ///
     /// Exits with 0 if the cluster holds nothing. Exits with 1 while a cluster deployment uses the
     /// customization, or if you are not allowed to list cluster deployments, because the command then cannot
-    /// check this. The command does not change the leases of other clusters.
+    /// check this. The command does not change the leases of other clusters. If the pool asks for cleaning, a released
+    /// customization is free only after `pool exec --clean` has cleaned it.
     Release(ReleaseArguments),
     /// Exclude a customization from new leases; Hive ignores the exclusion
     Cordon(CordonArguments),
@@ -89,6 +90,10 @@ pub enum PoolCommand {
     /// own exit code. Exits with 75 if no customization or cluster was free in time. Exits with 125 if the lease could
     /// not be acquired, or was lost (`pool exec` then ends your command). Exits with 126 or 127 if your command cannot
     /// be run or does not exist.
+    ///
+    /// With --clean, `pool exec` leases nothing, but runs your command for each customization that must be cleaned before its next
+    /// lease; `KCP_CLUSTER_DEPLOYMENT` is the last holder. If your command exits with 0, the customization is free. Exits with 0 if
+    /// each customization that it took is clean, and with 1 if one is not.
     Exec(ExecArguments),
 }
 

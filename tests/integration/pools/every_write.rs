@@ -10,7 +10,7 @@ use kcp_tests::pools::claim::EventKind;
 use kcp_tests::pools::fault::{FAULTS, FaultPlan};
 use kcp_tests::pools::pool::Pool;
 use kcp_tests::pools::server::PoolServer;
-use kcp_tests::pools::verb::{CREATE, Effect, LEASE, RECREATE, RELEASE, RENEW, REPAIR, Verb};
+use kcp_tests::pools::verb::{CLEAN, CREATE, Effect, LEASE, RECREATE, RELEASE, RENEW, REPAIR, Verb};
 use serde_json::{Value, json};
 
 use crate::shared::with_pools;
@@ -42,11 +42,13 @@ enum Before {
     ClusterDeleted,
     /// The lessee has an entry, and its cluster no longer exists.
     ClusterLost,
+    /// The lessee has released an entry, which must be cleaned.
+    Dirty,
     /// Everything that repair can repair.
     EveryProblem,
 }
 
-const ROWS: [Row; 8] = [
+const ROWS: [Row; 9] = [
     Row {
         name: "lease",
         verb: LEASE,
@@ -83,6 +85,11 @@ const ROWS: [Row; 8] = [
         before: Before::ClusterLost,
     },
     Row {
+        name: "clean",
+        verb: CLEAN,
+        before: Before::Dirty,
+    },
+    Row {
         name: "repair",
         verb: REPAIR,
         before: Before::EveryProblem,
@@ -111,8 +118,14 @@ fn no_fault_at_any_write_loses_an_entry_or_leases_it_twice() {
 #[test]
 #[ignore = "takes minutes: make test-long"]
 fn repair_leaves_nothing_behind_after_a_fault_at_any_write() {
+    // Repair does not free an entry that must be cleaned.
+    let rows: Vec<_> = ROWS
+        .iter()
+        .filter(|row| row.before != Before::Dirty)
+        .copied()
+        .collect();
     with_pools(async |server| {
-        at_every_write(server, "mend", &ROWS, async |row, case, plan| {
+        at_every_write(server, "mend", &rows, async |row, case, plan| {
             case.run_with_fault(row, plan).await?;
             case.remove_lessee_and_repair(row).await
         })
@@ -180,6 +193,11 @@ impl<'s> Case<'s> {
             Before::ClusterLost => {
                 pool.succeed(&CREATE, &lessee).await?;
                 pool.lose_cluster(&lessee).await?;
+            }
+            Before::Dirty => {
+                pool.ask_for_cleaning().await?;
+                pool.succeed(&LEASE, &lessee).await?;
+                pool.succeed(&RELEASE, &lessee).await?;
             }
             Before::EveryProblem => living.extend(create_every_problem(&pool).await?),
         }

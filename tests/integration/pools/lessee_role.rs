@@ -30,6 +30,8 @@ const WAIT: &str =
 const RENEW: &str = "renew hosts --cluster-deployment USER";
 const RELEASE: &str = "release hosts --cluster-deployment USER";
 const EXEC: &str = "exec hosts -- true";
+const CLEAN: &str = "exec hosts --clean -- true";
+const CLEAN_IN_VAIN: &str = "exec hosts --clean -- false";
 const LIST: &str = "status hosts -o name";
 const STATUS: &str = "status hosts";
 const LEASE_CLAIM: &str = "lease hosts --cluster-deployment USER --claim --hive=yes";
@@ -213,6 +215,46 @@ fn a_lessee_needs_exactly_the_documented_permissions() {
             .map(|claim| claim["metadata"]["name"].as_str().unwrap())
             .collect();
         assert_eq!(names, ["lessee-14"]);
+
+        pool.ask_for_cleaning().await.unwrap();
+        let unlisted =
+            "host-1 is not cleaned: a cluster may use it, and you are not allowed to list clusterdeployments";
+        for (user, missing, steps) in [
+            (
+                "unseeing",
+                Some(("clusterdeployments", "list")),
+                vec![(HOLD, 0, ""), (RELEASE, 0, ""), (CLEAN, 0, unlisted)],
+            ),
+            (
+                "janitor",
+                None,
+                vec![
+                    (CLEAN, 0, "host-1 is clean, and free"),
+                    (HOLD, 0, ""),
+                    (RELEASE, 0, ""),
+                    (
+                        CLEAN_IN_VAIN,
+                        1,
+                        "host-1 is not clean, and cordoned: cleaning failed 3 times",
+                    ),
+                ],
+            ),
+            (
+                "uncordoning",
+                Some((entries, "patch")),
+                vec![
+                    (LEASE, 0, ""),
+                    (RELEASE, 0, ""),
+                    (CLEAN_IN_VAIN, 125, "cannot patch clusterdeploymentcustomizations"),
+                ],
+            ),
+        ] {
+            let missing = missing.map(|(resource, verb)| (resource.to_owned(), verb.to_owned()));
+            lessee.with_role(user, missing).await.unwrap();
+            for (command, code, said) in steps {
+                lessee.ends(user, command, code, said).await.unwrap();
+            }
+        }
     });
 }
 

@@ -117,6 +117,19 @@ impl<'s> Pool<'s> {
         &self.namespace
     }
 
+    /// Makes the pool ask that its entries are cleaned between two holders.
+    pub async fn ask_for_cleaning(&self) -> Result<()> {
+        let annotations = json!({"kubectl-kcp.dev/clean-before-reuse": "true"});
+        let patch = serde_json::to_vec(&json!({"metadata": {"annotations": annotations}}))?;
+        let url = format!("{HIVE}/namespaces/{}/clusterpools/{POOL}", self.namespace);
+        let request = Request::patch(url).header("content-type", "application/merge-patch+json");
+        self.server
+            .client()
+            .request::<Value>(request.body(patch)?)
+            .await?;
+        Ok(())
+    }
+
     pub fn server(&self) -> &'s PoolServer {
         self.server
     }
@@ -175,11 +188,11 @@ impl<'s> Pool<'s> {
                         );
                     }
                     let holder = ended.text("/clusterDeployment/name")?;
-                    let leased = match <[_; 1]>::try_from(leases) {
+                    let event = match <[_; 1]>::try_from(leases) {
                         Ok([(entry, ends)]) => EventKind::Leased { entry, ends },
                         Err(entries) => EventKind::LeasedSet { entries },
                     };
-                    self.log_event(&holder, leased).await?;
+                    self.log_event(&holder, event).await?;
                 }
                 Effect::Renews => {
                     let ends = ended.time("/leases/0/ends")?;

@@ -150,6 +150,9 @@ pub(super) const EXEC_CLAIM: Verb = verb(
     Effect::Releases,
 );
 
+/// Cleans the entries whose leases were released, also those of a janitor that was killed.
+pub const CLEAN: Verb = verb("exec {pool} --clean --ttl 3s --wait=15s -- true", Effect::Repairs);
+
 pub const CORDON: Verb = verb("cordon host-1 --reason tests", Effect::Repairs);
 
 pub const UNCORDON: Verb = verb("uncordon host-1", Effect::Repairs);

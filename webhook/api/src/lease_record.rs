@@ -92,12 +92,14 @@ impl fmt::Display for ClusterName {
     }
 }
 
-/// Why the record of a lease cannot be read.
+/// Why the record of a lease, or of a cleaning, cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unreadable {
     /// The record has this version of the grammar, which this program does not know.
     Version(String),
     Malformed,
+    /// The record of a cleaning cannot be read, because it is damaged or has another version.
+    Cleaning,
 }
 
 impl fmt::Display for Unreadable {
@@ -108,6 +110,9 @@ impl fmt::Display for Unreadable {
                 "the lease record has version {version}; upgrade kubectl-kcp to read it"
             ),
             Self::Malformed => f.write_str("the lease record cannot be parsed"),
+            Self::Cleaning => f.write_str(
+                "the cleaning record cannot be parsed; it is damaged, or a newer kubectl-kcp wrote it",
+            ),
         }
     }
 }
@@ -142,30 +147,14 @@ impl LeaseRecord {
     /// Parses the record of a lease from a condition's message. Fails if the message is not a record that [`Self::message`] could
     /// have written.
     pub fn parse(message: &str) -> Result<Self, Unreadable> {
-        let (version, fields) = message.split_once(' ').unwrap_or((message, ""));
-        let is_version = |version: &str| {
-            version
-                .strip_prefix('v')
-                .is_some_and(|number| number.parse::<u32>().is_ok())
-        };
-        if version != VERSION {
-            return Err(if is_version(version) {
-                Unreadable::Version(version.to_owned())
-            } else {
-                Unreadable::Malformed
-            });
-        }
+        let fields = fields(message)?;
         Self::of_fields(fields)
             .filter(|record| record.message() == message)
             .ok_or(Unreadable::Malformed)
     }
 
-    fn of_fields(fields: &str) -> Option<Self> {
-        let mut fields = fields.split(' ');
-        let mut next = |name: &str| {
-            let field = fields.next()?;
-            decode_value(field.strip_prefix(name)?.strip_prefix('=')?)
-        };
+    fn of_fields(mut fields: Fields<'_>) -> Option<Self> {
+        let mut next = |name: &str| next_value(&mut fields, name);
         let (state, uid) = (next("state")??, next("uid")?);
         let state = match (state.as_str(), uid) {
             ("held", None) => LeaseState::Held,
@@ -179,10 +168,7 @@ impl LeaseRecord {
             id: next("id")??,
             renewals: next("renewals")??.parse().ok()?,
             acquired: next("acquired")??.parse().ok()?,
-            deadline: match next("deadline")? {
-                Some(time) => Some(time.parse().ok()?),
-                None => None,
-            },
+            deadline: parse_optional(next("deadline")?)?,
             cluster: match next("cluster")? {
                 Some(cluster) => {
                     let (namespace, name) = cluster.split_once('/')?;
@@ -204,11 +190,8 @@ impl LeaseRecord {
         let acquired = seconds(self.acquired);
         let deadline = self.deadline.map(seconds);
         let cluster = self.cluster.as_ref().map(ToString::to_string);
-        let user = self
-            .user
-            .as_deref()
-            .map(|user| user.chars().take(MAX_USER).collect::<String>());
-        let fields = [
+        let user = self.user.as_deref().map(cut_user);
+        line(&[
             ("state", Some(self.state.as_str())),
             ("uid", uid),
             ("holder", Some(&self.holder)),
@@ -218,15 +201,7 @@ impl LeaseRecord {
             ("deadline", deadline.as_deref()),
             ("cluster", cluster.as_deref()),
             ("user", user.as_deref()),
-        ];
-        let mut message = VERSION.to_owned();
-        for (name, value) in fields {
-            message.push(' ');
-            message.push_str(name);
-            message.push('=');
-            encode(value, &mut message);
-        }
-        message
+        ])
     }
 
     /// Rounds a time up to a whole second, because records contain whole seconds. If times were rounded down, a lease would
@@ -245,7 +220,60 @@ impl LeaseRecord {
     }
 }
 
-fn seconds(time: Timestamp) -> String {
+/// The fields of a record that follow its version.
+pub(crate) type Fields<'m> = std::str::Split<'m, char>;
+
+/// The fields of a record in this version of the grammar.
+pub(crate) fn fields(message: &str) -> Result<Fields<'_>, Unreadable> {
+    let (version, fields) = message.split_once(' ').unwrap_or((message, ""));
+    let is_version = |version: &str| {
+        version
+            .strip_prefix('v')
+            .is_some_and(|number| number.parse::<u32>().is_ok())
+    };
+    if version == VERSION {
+        Ok(fields.split(' '))
+    } else if is_version(version) {
+        Err(Unreadable::Version(version.to_owned()))
+    } else {
+        Err(Unreadable::Malformed)
+    }
+}
+
+/// The value of the next field, which must have this name: `None` if the field is invalid, `Some(None)` for `-`.
+#[expect(clippy::option_option, reason = "an invalid value differs from the value -")]
+pub(crate) fn next_value(fields: &mut Fields<'_>, name: &str) -> Option<Option<String>> {
+    let field = fields.next()?;
+    decode_value(field.strip_prefix(name)?.strip_prefix('=')?)
+}
+
+/// Parses a value that may be `-`: `None` if it is invalid.
+#[expect(clippy::option_option, reason = "an invalid value differs from the value -")]
+pub(crate) fn parse_optional(value: Option<String>) -> Option<Option<Timestamp>> {
+    match value {
+        Some(time) => Some(Some(time.parse().ok()?)),
+        None => Some(None),
+    }
+}
+
+/// A record with these fields, as one line.
+pub(crate) fn line(fields: &[(&str, Option<&str>)]) -> String {
+    let mut message = VERSION.to_owned();
+    for (name, value) in fields {
+        message.push(' ');
+        message.push_str(name);
+        message.push('=');
+        encode(*value, &mut message);
+    }
+    message
+}
+
+/// A user's name, cut to the maximum length in a record.
+pub(crate) fn cut_user(user: &str) -> String {
+    user.chars().take(MAX_USER).collect()
+}
+
+pub(crate) fn seconds(time: Timestamp) -> String {
     LeaseRecord::round_up_to_second(time).to_string()
 }
 

@@ -8,7 +8,8 @@
 //! - Hive: [`hive`]
 //! - Kubernetes: [`secret`], [`webhook_configuration`]. Nodes, Pods, Deployments and `DaemonSets` use `k8s_openapi` types, because their lists
 //!   are read page by page and need no compact type
-//! - [`lease_record`]: the record of a lease in the status of a Hive customization
+//! - [`lease_record`], [`cleaning_record`]: the records of a lease, and of the cleaning after it, in the status of a Hive
+//!   customization
 //! - [`snapshot_record`]: the record of the last snapshot of etcd in an annotation of a control plane
 //! - [`metadata`], [`condition`], [`reference`], [`remediation`]: types shared by several kinds
 //! - [`review`]: the fields of the same kinds that admission rules read, borrowed from the JSON of a review
@@ -22,6 +23,7 @@
     reason = "fields have their Kubernetes names; only names that do not say enough are documented"
 )]
 
+pub mod cleaning_record;
 pub mod cluster;
 pub mod cluster_class;
 pub mod condition;

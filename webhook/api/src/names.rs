@@ -158,6 +158,8 @@ pub mod annotation {
     /// On a pool: the clusters that are being created. The annotation names them, because lists might not contain their
     /// `ClusterDeployments` yet.
     pub const CLUSTERS_IN_CREATION: &str = "kubectl-kcp.dev/creating";
+    /// On a pool: whether an entry must be cleaned between two holders, `true` or `false`. Any other value counts as `true`.
+    pub const CLEAN_BEFORE_REUSE: &str = "kubectl-kcp.dev/clean-before-reuse";
     /// The prefix of annotations on the queue of a pool, each the place of a lessee that waits, as JSON.
     pub const PLACE_PREFIX: &str = "kubectl-kcp.dev/place-";
 }

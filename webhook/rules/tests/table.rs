@@ -251,7 +251,7 @@ fn served_fields(file: &str) -> BTreeSet<String> {
         .lines()
         .filter(|line| !line.starts_with('#'))
         .filter_map(|line| line.split('\t').next())
-        .chain(["metadata.name"])
+        .chain(["metadata.name", "metadata.annotations{}"])
         .map(str::to_owned)
         .collect()
 }

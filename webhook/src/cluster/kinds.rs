@@ -20,7 +20,7 @@ use kcp_api::{
     Cluster, ClusterDeployment, ClusterDeploymentCustomization, Object as _,
     hive::Reservation,
     kind::{self, Kind},
-    lease_record::LeaseState,
+    lease_record::{LeaseState, Unreadable},
     names::annotation,
     snapshot_record::SnapshotRecord,
 };
@@ -116,20 +116,34 @@ pub(super) struct CachedCustomization {
 pub(super) struct CachedLease {
     /// When the lease ends; `None` if it never ends.
     pub(super) end: Option<Timestamp>,
-    pub(super) is_cluster_gone: bool,
+    pub(super) state: CountedState,
+}
+
+/// The state of a lease, as metrics count it while the lease has not ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CountedState {
+    Held,
+    ClusterGone,
+    /// The lease has ended, and the customization must be cleaned.
+    Cleaning,
 }
 
 impl CachedLease {
     /// `None` if the customization has no record of a lease.
     fn new(reservation: &Reservation) -> Option<Self> {
-        let is_cluster_gone = match reservation {
+        let state = match reservation {
             Reservation::Free | Reservation::Unrecorded => return None,
-            Reservation::Leased(record) => record.state == LeaseState::ClusterGone,
-            Reservation::Unreadable(_) => false,
+            Reservation::Leased(record) if record.state == LeaseState::ClusterGone => {
+                CountedState::ClusterGone
+            }
+            Reservation::Cleaning(_) | Reservation::Unreadable(Unreadable::Cleaning) => {
+                CountedState::Cleaning
+            }
+            Reservation::Leased(_) | Reservation::Unreadable(_) => CountedState::Held,
         };
         Some(Self {
             end: reservation.end(),
-            is_cluster_gone,
+            state,
         })
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use jiff::Timestamp;
 use kcp_api::lease_record::has_passed;
 
-use super::kinds::{CachedCustomization, Caches};
+use super::kinds::{CachedCustomization, CachedLease, Caches, CountedState};
 use crate::metrics::{OTHER_POOLS, PoolEntries, PoolName};
 
 /// The maximum number of pools that are counted separately. Each has a time series for each state.
@@ -16,8 +16,11 @@ fn count_entry(entries: &mut PoolEntries, entry: &CachedCustomization, now: Time
         let has_ended = lease.end.is_some_and(|end| has_passed(end, Some(now)));
         let count = match lease {
             _ if has_ended => &mut entries.expired,
-            lease if lease.is_cluster_gone => &mut entries.cluster_gone,
-            _ => &mut entries.held,
+            CachedLease { state, .. } => match state {
+                CountedState::Held => &mut entries.held,
+                CountedState::ClusterGone => &mut entries.cluster_gone,
+                CountedState::Cleaning => &mut entries.cleaning,
+            },
         };
         *count += 1;
     }
@@ -120,6 +123,15 @@ mod tests {
     #[test]
     fn counts_entries_by_their_records() {
         let (past, future) = ("2026-06-01T11:00:00Z", "2026-06-01T13:00:00Z");
+        let mut cleaned = entry("9", false, None);
+        cleaned["status"] = json!({
+            "clusterPoolRef": {"name": "b"},
+            "conditions": [{
+                "type": "kubectl-kcp.dev/Cleaning", "status": "True", "reason": "Waiting",
+                "lastTransitionTime": "2026-05-01T00:00:00Z",
+                "message": "v1 holder=us since=2026-05-01T00:00:00Z janitor=- deadline=- failures=0 user=jane",
+            }],
+        });
         let entries = counted(&[
             pool("a", &["1", "2", "3", "4", "5", "6"]),
             pool("b", &["6"]),
@@ -134,15 +146,18 @@ mod tests {
             entry("7", false, Some(("b", "held", "-"))),
             // No pool lists it.
             entry("8", true, None),
+            cleaned,
         ]);
         let a = PoolEntries {
             held: 2,
             cluster_gone: 1,
             expired: 2,
+            cleaning: 0,
             cordoned: 2,
         };
         let b = PoolEntries {
             held: 1,
+            cleaning: 1,
             cordoned: 1,
             ..PoolEntries::default()
         };

@@ -23,6 +23,8 @@ pub(crate) struct PoolEntries {
     pub(crate) cluster_gone: u32,
     /// Entries whose lease has ended, but that are not free yet.
     pub(crate) expired: u32,
+    /// Entries that must be cleaned before the next lease.
+    pub(crate) cleaning: u32,
     /// Entries that are excluded from new leases. They may also be leased, and are then counted twice.
     pub(crate) cordoned: u32,
 }
@@ -33,6 +35,7 @@ impl PoolEntries {
         self.held += other.held;
         self.cluster_gone += other.cluster_gone;
         self.expired += other.expired;
+        self.cleaning += other.cleaning;
         self.cordoned += other.cordoned;
     }
 }
@@ -53,7 +56,7 @@ impl PoolGauges {
         registry.register(
             "kcp_webhook_pool_entries",
             "Entries of each pool by state, according to their lease records: held, gone (reserved for the holder of \
-            a deleted cluster), expired, and cordoned (which may also be held, gone or expired)",
+            a deleted cluster), expired, cleaning, and cordoned (which may also be in another state)",
             self.0.clone(),
         );
     }
@@ -66,6 +69,7 @@ impl PoolGauges {
                 ("held", entries.held),
                 ("gone", entries.cluster_gone),
                 ("expired", entries.expired),
+                ("cleaning", entries.cleaning),
                 ("cordoned", entries.cordoned),
             ] {
                 let labels = PoolLabels {

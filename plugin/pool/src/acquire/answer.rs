@@ -30,6 +30,9 @@ const MAX_EXPLAINED: usize = 3;
 /// The maximum length of the reason that a refusal gives for one entry, in characters.
 const MAX_EXPLANATION_CHARS: usize = 400;
 
+/// The state of an entry whose pool cannot be read, as a participle.
+const UNKNOWN_POOL: &str = "reserved for an unknown pool";
+
 #[derive(Debug)]
 pub struct LeaseResult {
     pub pool: PoolName,
@@ -402,6 +405,7 @@ impl Availability {
         match self {
             Self::Ours | Self::Free => "free",
             Self::Held { .. } => "held",
+            Self::Cleaning(_) => "being cleaned",
             Self::Referenced { .. } => "used",
             Self::Unusable(why) => why.participle(),
         }
@@ -419,11 +423,23 @@ impl Availability {
         if let Some(pool) = pool.filter(|pool| *pool != asked) {
             let _ = write!(text, " of pool {pool}");
         }
-        if let Self::Held {
-            until: Some(until), ..
-        } = self
-        {
-            let _ = write!(text, " {until}");
+        match self {
+            Self::Held {
+                until: Some(until), ..
+            } => drop(write!(text, " {until}")),
+            Self::Cleaning(record) => {
+                let since = record.since.strftime("%Y-%m-%dT%H:%M:%SZ");
+                let _ = write!(text, " since {since}");
+                if record.failures > 0 {
+                    let failures = if record.failures == 1 {
+                        "failure"
+                    } else {
+                        "failures"
+                    };
+                    let _ = write!(text, ", with {} {failures}", record.failures);
+                }
+            }
+            _ => {}
         }
         text
     }
@@ -453,6 +469,9 @@ impl Availability {
                 format!("{name} ({})", shorten(why, MAX_EXPLANATION_CHARS))
             }
             Self::Unusable(UnusableReason::Unreadable(why)) => format!("{name} ({why})"),
+            Self::Unusable(UnusableReason::PoolUnknown(pool)) => format!(
+                "{name} (its lease has ended, but pool {pool}, which may ask that it is cleaned, cannot be read)"
+            ),
             _ => self.with_holder(name, asked),
         }
     }
@@ -468,6 +487,7 @@ impl UnusableReason {
             Self::NotInInventory => "not in the inventory",
             Self::Missing => "missing",
             Self::Unreadable(_) => "unreadable",
+            Self::PoolUnknown(_) => UNKNOWN_POOL,
         }
     }
 }
@@ -543,11 +563,12 @@ fn no_free_entry(pool: &PoolName, entries: &[(String, Availability)], count: usi
     const AWAITED: &str = "free, but others have waited longer";
     const OURS: &str = "held by this holder already";
     const FREE: &str = "free";
-    const TITLES: [&str; 11] = [
+    const TITLES: [&str; 13] = [
         OURS,
         AWAITED,
         FREE,
         "held",
+        "being cleaned",
         USED,
         "broken",
         "cordoned",
@@ -555,6 +576,7 @@ fn no_free_entry(pool: &PoolName, entries: &[(String, Availability)], count: usi
         "missing",
         "not in the inventory",
         "unreadable",
+        UNKNOWN_POOL,
     ];
     let is_possible =
         |availability: &Availability| matches!(availability, Availability::Free | Availability::Ours);

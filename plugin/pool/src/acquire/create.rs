@@ -18,6 +18,7 @@ use crate::{
         LeaseError,
         attempt::LeasedEntry,
         renewal::LeaseName,
+        reuse::Reuse,
         rule::{DEFAULT_GRACE, Rule, Transition},
         usage::Usage,
     },
@@ -145,6 +146,7 @@ async fn create_for(
     let rule = Rule {
         now,
         grace: DEFAULT_GRACE,
+        reuse: Reuse::Free,
     };
     let Transition::Write(after) = rule.transition(&record, Usage::Used(&cluster)) else {
         return Ok(Ok(record));

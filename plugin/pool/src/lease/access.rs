@@ -6,7 +6,7 @@ use kcp_client::{Error, ServerTime, Written};
 use serde_json::Value;
 
 use crate::{
-    lease::{queue::Queue, usage::Clusters},
+    lease::{queue::Queue, reuse::Reuse, usage::Clusters},
     objects::entry::Entry,
 };
 
@@ -24,6 +24,9 @@ pub trait LeaseStore {
 
     /// Lists the ClusterDeployments of all namespaces; `Unknown` if the client is not allowed to list them.
     async fn clusters(&self) -> Result<Clusters, Error>;
+
+    /// Reads the pool for which an entry is reserved, and decides what becomes of the entry when its lease ends.
+    async fn reuse(&self, entry: &Entry) -> Result<Reuse, Error>;
 
     /// Reads the queue of a pool; empty if there is none.
     async fn queue(&self, pool: &str) -> Result<Queue, Error>;

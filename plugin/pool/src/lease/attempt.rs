@@ -24,6 +24,7 @@ use crate::{
         generated_name::generate_lease_id,
         order::{ahead, offered},
         queue::{Place, Queue},
+        reuse::Reuse,
         rule::{DEFAULT_GRACE, Rule},
         usage::{Clusters, Usage, belongs_to_holder, belongs_to_lease, clusters_using, uses},
         write::{WriteResult, write_status},
@@ -65,6 +66,8 @@ pub struct AttemptRequest<'r> {
     pub only_entry: Option<&'r str>,
     /// The lessees in the queue that the request may overtake.
     pub overtaken: &'r [Place],
+    /// What becomes of the pool's entries when their leases end.
+    pub reuse: Reuse,
 }
 
 #[derive(Debug)]
@@ -238,13 +241,14 @@ async fn rounds<S: LeaseStore>(
         };
         let entries = store.list().await?;
         let by_name: EntriesByName<'_> = entries.iter().map(|entry| (entry.name(), entry)).collect();
+        let reuse = reuse_of(store, &by_name, request).await?;
         let inventory = Inventory {
-            slots: slots(request, &by_name, &progress.patch_problems),
+            slots: with_reuse(slots(request, &by_name, &progress.patch_problems), &reuse),
             clusters: request.clusters,
             rule: rule(store, request.clusters),
         };
         let others = Inventory {
-            slots: other_slots(request, &by_name, &progress.patch_problems),
+            slots: with_reuse(other_slots(request, &by_name, &progress.patch_problems), &reuse),
             ..inventory
         };
         let others = others.availabilities(request.holder);
@@ -280,11 +284,17 @@ async fn rounds<S: LeaseStore>(
                 availabilities,
                 record_updates,
             } => {
-                for RecordUpdate { entry, pool, record } in record_updates {
+                for RecordUpdate {
+                    entry,
+                    pool,
+                    transition,
+                } in record_updates
+                {
                     // One attempt to write the record is enough: if another client has changed the entry, the next check
                     // decides again.
-                    let patch = entry.lease(&pool, &record, store.now().latest);
-                    store.write_status(entry.name(), &patch).await?;
+                    if let Some(patch) = transition.patch(entry, &pool, store.now().latest) {
+                        store.write_status(entry.name(), &patch).await?;
+                    }
                 }
                 RoundOutcome::Ended(AttemptOutcome::Exhausted(owned(availabilities)))
             }
@@ -364,7 +374,35 @@ fn rule(store: &impl LeaseStore, clusters: &Clusters) -> Rule {
     Rule {
         now: clusters.time_of_check(store.now()),
         grace: DEFAULT_GRACE,
+        reuse: Reuse::Free,
     }
+}
+
+/// What becomes of the entries whose leases have ended, by name, if they are not free. Another pool, for which an entry is leased
+/// that both pools list, may ask for something else than the pool of the request.
+async fn reuse_of(
+    store: &impl LeaseStore,
+    by_name: &EntriesByName<'_>,
+    request: AttemptRequest<'_>,
+) -> Result<BTreeMap<String, Reuse>, Error> {
+    let rule = rule(store, request.clusters);
+    let mut reuse = BTreeMap::new();
+    for name in request.names.iter().chain(request.unselected) {
+        let Some(entry) = by_name.get(name) else { continue };
+        let Reservation::Leased(record) = entry.status.reservation() else {
+            continue;
+        };
+        if rule.has_ended(record.deadline) && !matches!(record.state, LeaseState::InUse { .. }) {
+            let is_of_pool = entry.status.pool() == Some(request.holder.pool);
+            let found = if is_of_pool {
+                request.reuse
+            } else {
+                store.reuse(entry).await?
+            };
+            reuse.insert((*name).to_owned(), found);
+        }
+    }
+    Ok(reuse)
 }
 
 /// The record of a new lease of the entry by the requesting holder.
@@ -611,6 +649,16 @@ async fn withdraw(
     Ok(Some(clusters))
 }
 
+fn with_reuse<'l>(
+    mut slots: Vec<InventorySlot<'l>>,
+    reuse: &BTreeMap<String, Reuse>,
+) -> Vec<InventorySlot<'l>> {
+    for slot in &mut slots {
+        slot.reuse = reuse.get(slot.name).copied().unwrap_or_default();
+    }
+    slots
+}
+
 /// The entries of the inventory in its order, followed by entries that the holder holds although the pool does not list
 /// them.
 fn slots<'l>(
@@ -658,6 +706,7 @@ fn slot<'l>(by_name: &EntriesByName<'l>, name: &'l str) -> InventorySlot<'l> {
         is_in_inventory: true,
         entry: by_name.get(name).copied(),
         patch_problem: None,
+        reuse: Reuse::Free,
     }
 }
 

@@ -9,14 +9,15 @@ use crate::{
     install_config::patches::PatchProblem,
     lease::{
         generated_name::generate_lease_id,
+        reuse::Reuse,
         rule::{Rule, Transition},
         usage::{Clusters, Usage, belongs_to_holder, belongs_to_lease, clusters_using},
     },
     objects::{
-        ClusterName, Holder,
+        CleaningRecord, ClusterName, Holder,
         cluster_deployment::ClusterDeployment,
         entry::{Entry, EntryStatus as _, LastResult, Reservation},
-        record::{LeaseRecord, Unreadable},
+        record::Unreadable,
     },
 };
 
@@ -40,6 +41,8 @@ pub struct InventorySlot<'l> {
     pub entry: Option<&'l Entry>,
     /// Why the entry's patches cannot be applied; `None` if they can, or were not checked.
     pub patch_problem: Option<PatchProblem>,
+    /// What becomes of the entry when its lease ends.
+    pub reuse: Reuse,
 }
 
 /// Whether a holder can lease an entry, and if not, why.
@@ -55,6 +58,8 @@ pub enum Availability {
         pool: Option<String>,
         until: Option<HeldUntil>,
     },
+    /// No holder holds the entry, but it must be cleaned first.
+    Cleaning(CleaningRecord),
     /// No holder holds the entry, but a cluster uses it.
     Referenced {
         by: ClusterName,
@@ -86,6 +91,9 @@ pub enum UnusableReason {
     /// The customization that the inventory lists does not exist.
     Missing,
     Unreadable(Unreadable),
+    /// The entry's lease has ended, but the pool for which it is reserved cannot be read, so it is unknown whether the entry
+    /// must be cleaned. Contains the name of the pool.
+    PoolUnknown(String),
 }
 
 /// Which entries a holder gets, or why it gets none.
@@ -111,7 +119,8 @@ pub enum LeaseChoice<'l> {
     Exhausted {
         /// The entry's name, and why it is not free.
         availabilities: Vec<(&'l str, Availability)>,
-        /// Leases whose records are out of date, because a cluster appeared or disappeared.
+        /// Leases whose records are out of date, because a cluster appeared or disappeared, or because the lease has ended and
+        /// the entry must be cleaned.
         record_updates: Vec<RecordUpdate<'l>>,
     },
 }
@@ -128,12 +137,12 @@ pub struct SeveralEntries<'l> {
     pub missing: usize,
 }
 
-/// The new record of a lease, after a cluster appeared or disappeared.
+/// The change of a lease's record after a cluster appeared or disappeared, or after the lease ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecordUpdate<'l> {
     pub entry: &'l Entry,
     pub pool: String,
-    pub record: LeaseRecord,
+    pub transition: Transition,
 }
 
 impl Availability {
@@ -146,7 +155,7 @@ impl Availability {
                 ..
             } => (cluster_deployment.as_deref(), pool.as_deref()),
             Self::Referenced { by } => (Some(&by.name), None),
-            Self::Ours | Self::Free | Self::Unusable(_) => (None, None),
+            Self::Ours | Self::Free | Self::Cleaning(_) | Self::Unusable(_) => (None, None),
         }
     }
 }
@@ -216,7 +225,7 @@ impl<'l> Inventory<'l> {
             }
         }
         for entries in [&mut held, &mut own, &mut free] {
-            entries.sort_by_key(|entry| self.order_of_several(*entry));
+            entries.sort_by_key(|entry| self.order_of_several(entry));
         }
         let Some(missing) = count.checked_sub(held.len() + own.len()) else {
             held.extend(own);
@@ -275,8 +284,17 @@ impl<'l> Inventory<'l> {
             }
             Reservation::Free => true,
             Reservation::Unrecorded => false,
+            Reservation::Cleaning(record) => return Availability::Cleaning(record.clone()),
             Reservation::Leased(record) => {
-                self.rule.transition(record, self.clusters.usage(entry)) == Transition::Free
+                match self.rule(slot).transition(record, self.clusters.usage(entry)) {
+                    Transition::Free => true,
+                    Transition::Clean(record) => return Availability::Cleaning(record),
+                    Transition::Unclear => {
+                        let pool = entry.status.pool().unwrap_or_default().to_owned();
+                        return Availability::Unusable(UnusableReason::PoolUnknown(pool));
+                    }
+                    Transition::Keep | Transition::Write(_) => false,
+                }
             }
         };
         if !is_ended {
@@ -303,6 +321,13 @@ impl<'l> Inventory<'l> {
         match &slot.patch_problem {
             Some(why) => Availability::Unusable(UnusableReason::Patches(why.clone())),
             None => Availability::Free,
+        }
+    }
+
+    fn rule(&self, slot: &InventorySlot<'_>) -> Rule {
+        Rule {
+            reuse: slot.reuse,
+            ..self.rule
         }
     }
 
@@ -336,18 +361,22 @@ impl<'l> Inventory<'l> {
         })
     }
 
-    /// The new records of leases that a check changes without freeing their entries.
+    /// The changes of leases that a check finds, except for those that only free an entry.
     fn record_updates(&self) -> Vec<RecordUpdate<'l>> {
         let named = self.slots.iter().filter(|slot| slot.is_in_inventory);
-        let transition =
-            |entry: &'l Entry| match self
-                .rule
-                .check(entry, self.clusters.usage(entry), generate_lease_id)
-            {
-                (pool, Transition::Write(record)) => Some(RecordUpdate { entry, pool, record }),
-                (_, Transition::Keep | Transition::Free) => None,
-            };
-        named.filter_map(|slot| transition(slot.entry?)).collect()
+        let update = |slot: &InventorySlot<'l>| {
+            let entry = slot.entry?;
+            let usage = self.clusters.usage(entry);
+            match self.rule(slot).check(entry, usage, generate_lease_id) {
+                (pool, transition @ (Transition::Write(_) | Transition::Clean(_))) => Some(RecordUpdate {
+                    entry,
+                    pool,
+                    transition,
+                }),
+                (_, Transition::Keep | Transition::Free | Transition::Unclear) => None,
+            }
+        };
+        named.filter_map(update).collect()
     }
 
     /// The order in which free entries are tried. Entries without a lease come before entries whose lease has

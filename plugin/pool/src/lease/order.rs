@@ -10,6 +10,7 @@ use crate::{
     lease::{
         choice::Availability,
         queue::{KEPT, Place},
+        reuse::Reuse,
         rule::{DEFAULT_GRACE, Rule},
     },
     objects::{
@@ -97,9 +98,12 @@ pub fn looks_free(entry: &Entry, reported: &Availability, now: ServerTime) -> bo
     let rule = Rule {
         now,
         grace: DEFAULT_GRACE,
+        reuse: Reuse::Free,
     };
     match (reported, entry.status.reservation()) {
-        (Availability::Free | Availability::Held { .. }, Reservation::Free) => true,
+        (Availability::Free | Availability::Held { .. } | Availability::Cleaning(_), Reservation::Free) => {
+            true
+        }
         (Availability::Free, Reservation::Leased(record)) => {
             rule.has_ended(record.deadline) && !matches!(record.state, LeaseState::InUse { .. })
         }
@@ -224,7 +228,9 @@ mod tests {
             queue::{EntrySet, Place, Queue},
         },
         objects::{ClusterName, entry::Entry},
-        testing::objects::{JUST_NOW, NOW, entry, entry_since, in_use, lease, leased, named, read},
+        testing::objects::{
+            JUST_NOW, NOW, being_cleaned, cleaning, entry, entry_since, in_use, lease, leased, named, read,
+        },
     };
 
     fn now() -> ServerTime {
@@ -581,6 +587,7 @@ mod tests {
         let used = leased(&in_use("paris", JUST_NOW, "u"));
         let mut is_cordoned = is_free.clone();
         is_cordoned["metadata"]["annotations"]["kubectl-kcp.dev/cordoned"] = "why".into();
+        let dirty = being_cleaned(&cleaning(None, 0));
         let mut deleting = is_free.clone();
         deleting["metadata"]["deletionTimestamp"] = NOW.into();
         for (case, listed, reported, expected) in [
@@ -590,6 +597,19 @@ mod tests {
             ("used by another cluster", &is_free, referenced, false),
             ("cordoned since", &is_cordoned, Availability::Free, false),
             ("deleted since", &deleting, Availability::Free, false),
+            (
+                "cleaned since",
+                &is_free,
+                Availability::Cleaning(cleaning(None, 0)),
+                true,
+            ),
+            (
+                "being cleaned",
+                &dirty,
+                Availability::Cleaning(cleaning(None, 0)),
+                false,
+            ),
+            ("being cleaned since", &dirty, Availability::Free, false),
             ("ended", &ended, Availability::Free, true),
             ("ended, but reserved", &ended, held(), false),
             ("leased since", &renewed, Availability::Free, false),

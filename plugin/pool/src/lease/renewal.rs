@@ -5,6 +5,7 @@ use std::{fmt, time::Duration};
 use jiff::{SignedDuration, Timestamp};
 use kcp_api::metadata::Object as _;
 use kcp_client::Error;
+use serde_json::Value;
 
 use crate::{
     lease::{
@@ -29,6 +30,25 @@ pub struct LeaseName<'l> {
     pub id: Option<&'l str>,
 }
 
+/// A hold on an entry that a process renews while its command runs.
+pub trait Renewable: Copy {
+    type Record;
+
+    /// The entry's record, if it is the record of this hold.
+    fn find_record(&self, entry: &Entry) -> Option<Self::Record>;
+
+    /// When the hold ends; `None` if it never ends.
+    fn deadline(record: &Self::Record) -> Option<Timestamp>;
+
+    /// The record after the hold was renewed until this time.
+    fn extended(record: &Self::Record, deadline: Option<Timestamp>) -> Self::Record;
+
+    /// Whether the record that was found shows that the written one was stored.
+    fn is_renewal(found: &Self::Record, written: &Self::Record) -> bool;
+
+    fn patch(&self, entry: &Entry, record: &Self::Record, now: Timestamp) -> Value;
+}
+
 impl LeaseName<'_> {
     /// The entry's lease record, if it is the record of this lease.
     pub fn find_record(&self, entry: &Entry) -> Option<LeaseRecord> {
@@ -43,14 +63,41 @@ impl LeaseName<'_> {
     }
 }
 
+impl Renewable for LeaseName<'_> {
+    type Record = LeaseRecord;
+
+    fn find_record(&self, entry: &Entry) -> Option<LeaseRecord> {
+        LeaseName::find_record(self, entry)
+    }
+
+    fn deadline(record: &LeaseRecord) -> Option<Timestamp> {
+        record.deadline
+    }
+
+    fn extended(record: &LeaseRecord, deadline: Option<Timestamp>) -> LeaseRecord {
+        LeaseRecord {
+            deadline,
+            ..record.after_confirmation()
+        }
+    }
+
+    fn is_renewal(found: &LeaseRecord, written: &LeaseRecord) -> bool {
+        found.renewals == written.renewals && found.deadline == written.deadline
+    }
+
+    fn patch(&self, entry: &Entry, record: &LeaseRecord, now: Timestamp) -> Value {
+        entry.lease(self.holder.pool, record, now)
+    }
+}
+
 /// Renews a lease once. The lease then ends at its old deadline or after the ttl, whichever is later. Returns `None` if the
 /// holder no longer has the lease.
-pub async fn renew(
+pub async fn renew<L: Renewable>(
     store: &impl LeaseStore,
     customization: &str,
-    lease: LeaseName<'_>,
+    lease: L,
     ttl: Ttl,
-) -> Result<Option<LeaseRecord>, LeaseError> {
+) -> Result<Option<L::Record>, LeaseError> {
     for _ in 0..MAX_ATTEMPTS {
         let entry = store.get(customization).await?;
         let Some((entry, record)) =
@@ -59,22 +106,17 @@ pub async fn renew(
             return Ok(None);
         };
         let now = store.now();
-        let deadline = match (record.deadline, ttl.deadline(now)) {
+        let deadline = match (L::deadline(&record), ttl.deadline(now)) {
             (Some(before), Some(after)) => Some(before.max(after)),
             _ => None,
         };
-        let after = LeaseRecord {
-            deadline,
-            ..record.after_confirmation()
-        };
-        let patch = entry.lease(lease.holder.pool, &after, now.latest);
+        let after = L::extended(&record, deadline);
+        let patch = lease.patch(&entry, &after, now.latest);
         match write_status(store, &entry, &patch).await? {
             WriteResult::Stored => return Ok(Some(after)),
             WriteResult::Superseded(current) => {
                 let found = current.and_then(|current| lease.find_record(&current));
-                if found
-                    .is_some_and(|found| found.renewals == after.renewals && found.deadline == after.deadline)
-                {
+                if found.is_some_and(|found| L::is_renewal(&found, &after)) {
                     return Ok(Some(after));
                 }
             }
@@ -97,11 +139,11 @@ pub async fn list_held_entries(store: &impl LeaseStore, lease: LeaseName<'_>) ->
     Ok(held)
 }
 
-/// A lease that this process renews while its command runs.
-pub struct RenewedLease<'k, S> {
+/// A lease, or another hold on an entry, that this process renews while its command runs.
+pub struct RenewedLease<'k, S, L> {
     pub store: &'k S,
     pub customization: &'k str,
-    pub lease: LeaseName<'k>,
+    pub lease: L,
     pub heartbeat: Heartbeat,
 }
 
@@ -123,7 +165,7 @@ impl fmt::Display for LossReason {
     }
 }
 
-impl<S: LeaseStore> RenewedLease<'_, S> {
+impl<S: LeaseStore, L: Renewable> RenewedLease<'_, S, L> {
     /// Renews the lease until it is lost, and returns why it was lost. `deadline` is the lease's current end. Each failed
     /// check calls `failed`.
     pub async fn wait_until_lost(self, mut deadline: Timestamp, failed: impl Fn(&Error)) -> LossReason {
@@ -136,12 +178,12 @@ impl<S: LeaseStore> RenewedLease<'_, S> {
             let left = self.left(deadline);
             let look = async {
                 if self.heartbeat.is_due(left) {
-                    return Ok(self.renew().await?.map(|record| record.deadline));
+                    return Ok(self.renew().await?.map(|record| L::deadline(&record)));
                 }
                 let entry = self.store.get(self.customization).await?;
                 Ok(entry
                     .and_then(|entry| self.lease.find_record(&entry))
-                    .map(|record| record.deadline))
+                    .map(|record| L::deadline(&record)))
             };
             match tokio::time::timeout(left, look).await {
                 Ok(Ok(Some(end))) => deadline = end.unwrap_or(deadline),
@@ -152,7 +194,7 @@ impl<S: LeaseStore> RenewedLease<'_, S> {
         }
     }
 
-    async fn renew(&self) -> Result<Option<LeaseRecord>, Error> {
+    async fn renew(&self) -> Result<Option<L::Record>, Error> {
         let renewed = renew(
             self.store,
             self.customization,

@@ -1,7 +1,7 @@
 //! The only rule that changes the state of a lease and frees its entry. No I/O.
 //!
 //! ```text
-//! held -> in-use(uid) -> gone(deadline) -> free
+//! held -> in-use(uid) -> gone(deadline) -> free, or cleaning if the pool asks for it
 //! ```
 //!
 //! | a check finds | held | in-use(uid) | gone |
@@ -12,19 +12,25 @@
 //! | no cluster, after the deadline | gone until the grace period ends; free if the holder creates no cluster | gone until the grace period ends | free |
 //! | another holder's cluster uses the entry | no change before the deadline; in-use by that holder after it | in-use by that holder | in-use by that holder |
 //!
+//! Where this table says free, the entry is cleaned first if its pool asks for it, and stays as it is if the pool cannot be read.
+//!
 //! If a lease may have had a cluster, only a second check frees its entry, because the first check may have run after the
 //! cluster was deleted and before it was created again.
 
 use jiff::{SignedDuration, Timestamp};
 use kcp_api::metadata::Object as _;
 use kcp_client::ServerTime;
+use serde_json::Value;
 
 use crate::{
-    lease::usage::{Usage, belongs_to_lease},
+    lease::{
+        reuse::Reuse,
+        usage::{Usage, belongs_to_lease},
+    },
     objects::{
-        ClusterName, Holder,
+        CleaningRecord, ClusterName, Holder,
         cluster_deployment::Deletion as _,
-        entry::{Entry, Reservation},
+        entry::{Entry, EntryStatus as _, Reservation},
         record::{CLOCK_MARGIN, LeaseRecord, LeaseState},
     },
 };
@@ -32,11 +38,12 @@ use crate::{
 /// How long an entry stays reserved after its cluster no longer exists, unless `--grace` says otherwise.
 pub const DEFAULT_GRACE: SignedDuration = SignedDuration::from_mins(10);
 
-/// The time and the grace period with which leases are checked.
+/// The time and the grace period with which leases are checked, and what becomes of an entry whose lease has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
     pub now: ServerTime,
     pub grace: SignedDuration,
+    pub reuse: Reuse,
 }
 
 /// What a check does with a lease.
@@ -45,6 +52,22 @@ pub enum Transition {
     Keep,
     Write(LeaseRecord),
     Free,
+    /// The lease has ended, and the entry must be cleaned.
+    Clean(CleaningRecord),
+    /// The lease has ended, but it is unknown whether the entry must be cleaned. Nothing is written.
+    Unclear,
+}
+
+impl Transition {
+    /// The patch that writes the change to the entry, reserved for this pool; `None` if nothing changes.
+    pub fn patch(&self, entry: &Entry, pool: &str, now: Timestamp) -> Option<Value> {
+        match self {
+            Self::Keep | Self::Unclear => None,
+            Self::Write(record) => Some(entry.lease(pool, record, now)),
+            Self::Free => Some(entry.free(now)),
+            Self::Clean(record) => Some(entry.clean(record, now)),
+        }
+    }
 }
 
 impl Rule {
@@ -77,7 +100,16 @@ impl Rule {
             (Usage::Unused, LeaseState::Held) if record.cluster.is_some() => {
                 Transition::Write(self.gone(record))
             }
-            (Usage::Unused, _) => Transition::Free,
+            (Usage::Unused, _) => self.end_of(Some(record), None),
+        }
+    }
+
+    /// What becomes of an entry whose lease ends. `lease` is its record, and `holder` its holder, as far as they are known.
+    pub fn end_of(&self, lease: Option<&LeaseRecord>, holder: Option<&str>) -> Transition {
+        match self.reuse {
+            Reuse::Free => Transition::Free,
+            Reuse::Clean => Transition::Clean(CleaningRecord::after_lease(lease, holder, self.now.latest)),
+            Reuse::Unknown => Transition::Unclear,
         }
     }
 
@@ -144,7 +176,9 @@ impl Rule {
             }
             (Reservation::Leased(record), _) => (pool_of(None), self.transition(&record, seen)),
             (Reservation::Unrecorded, _) => adopt(pool_of(None)),
-            (Reservation::Free | Reservation::Unreadable(_), _) => (pool_of(None), Transition::Keep),
+            (Reservation::Free | Reservation::Cleaning(_) | Reservation::Unreadable(_), _) => {
+                (pool_of(None), Transition::Keep)
+            }
         }
     }
 

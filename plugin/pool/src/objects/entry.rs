@@ -14,7 +14,8 @@ use kcp_api::{
 use serde_json::{Value, json};
 
 use crate::objects::{
-    Holder,
+    CleaningRecord, Holder,
+    cleaning::CLEANING,
     record::{CONDITION, LeaseRecord},
 };
 
@@ -78,6 +79,10 @@ pub trait EntryStatus {
     /// The patch that reserves the entry without a record, as Hive does.
     fn reserve(&self, holder: Holder<'_>, now: Timestamp) -> Value;
 
+    /// The patch that ends the lease of an entry that must be cleaned, or changes the record of the cleaning. The entry stays
+    /// reserved for its pool, but has no holder.
+    fn clean(&self, record: &CleaningRecord, now: Timestamp) -> Value;
+
     /// The patch that frees the entry.
     fn free(&self, now: Timestamp) -> Value;
 
@@ -136,7 +141,27 @@ impl EntryStatus for Entry {
     }
 
     fn reserve(&self, holder: Holder<'_>, now: Timestamp) -> Value {
-        status(self, reserved(self, now), Some(holder))
+        let conditions = reserved(self, now).without_condition(CLEANING);
+        status(
+            self,
+            conditions,
+            Some(holder.pool),
+            Some(holder.cluster_deployment),
+        )
+    }
+
+    fn clean(&self, record: &CleaningRecord, now: Timestamp) -> Value {
+        let message = record.message();
+        let recorded = DesiredCondition {
+            type_: CLEANING,
+            status: "True",
+            reason: record.reason(),
+            message: &message,
+        };
+        let conditions = reserved(self, now)
+            .without_condition(CONDITION)
+            .with_condition(recorded, now);
+        status(self, conditions, self.status.pool(), None)
     }
 
     fn free(&self, now: Timestamp) -> Value {
@@ -149,8 +174,9 @@ impl EntryStatus for Entry {
         let conditions = self
             .conditions()
             .without_condition(CONDITION)
+            .without_condition(CLEANING)
             .with_condition(available, now);
-        status(self, conditions, None)
+        status(self, conditions, None, None)
     }
 
     fn broken(&self, why: &str, now: Timestamp) -> Value {
@@ -198,21 +224,25 @@ fn leased(entry: &Entry, conditions: &Conditions, pool: &str, record: &LeaseReco
         reason: record.state.reason(),
         message: &message,
     };
-    let holder = Holder {
-        pool,
-        cluster_deployment: &record.holder,
-    };
-    status(entry, conditions.with_condition(recorded, now), Some(holder))
+    let conditions = conditions
+        .without_condition(CLEANING)
+        .with_condition(recorded, now);
+    status(entry, conditions, Some(pool), Some(&record.holder))
 }
 
-fn status(entry: &Entry, conditions: Conditions, holder: Option<Holder<'_>>) -> Value {
+fn status(
+    entry: &Entry,
+    conditions: Conditions,
+    pool: Option<&str>,
+    cluster_deployment: Option<&str>,
+) -> Value {
     let name = |name: Option<&str>| name.map(|name| json!({ "name": name }));
     json!({
         "metadata": { "resourceVersion": entry.resource_version() },
         "status": {
             "conditions": conditions.into_value(),
-            "clusterDeploymentRef": name(holder.map(|holder| holder.cluster_deployment)),
-            "clusterPoolRef": name(holder.map(|holder| holder.pool)),
+            "clusterDeploymentRef": name(cluster_deployment),
+            "clusterPoolRef": name(pool),
         },
     })
 }
@@ -241,7 +271,7 @@ mod tests {
 
     use super::{Entry, EntryStatus as _, Reservation};
     use crate::objects::record::Unreadable;
-    use crate::testing::objects::{NOW, entry, lease, leased};
+    use crate::testing::objects::{NOW, being_cleaned, cleaning, entry, lease, leased};
 
     fn read(object: &Value) -> Entry {
         serde_json::from_value(object.clone()).unwrap()
@@ -274,6 +304,20 @@ mod tests {
         marked_available["status"]["conditions"][0]["status"] = "True".into();
         let mut newer = held.clone();
         newer["status"]["conditions"][1]["message"] = "v2 anything".into();
+        let record_of_cleaning = cleaning(None, 2);
+        let dirty = being_cleaned(&record_of_cleaning);
+        let mut dirty_and_available = dirty.clone();
+        dirty_and_available["status"]["conditions"][0]["status"] = "True".into();
+        let mut dirty_and_reserved = dirty.clone();
+        dirty_and_reserved["status"]["clusterDeploymentRef"] = json!({"name": "paris"});
+        let mut dirty_and_leased = held.clone();
+        let condition = dirty["status"]["conditions"][1].clone();
+        dirty_and_leased["status"]["conditions"]
+            .as_array_mut()
+            .unwrap()
+            .push(condition);
+        let mut unreadable_cleaning = dirty.clone();
+        unreadable_cleaning["status"]["conditions"][1]["message"] = "v2".into();
         let mut broken = revoked_and_available.clone();
         broken["status"]["conditions"][1]["message"] = "v1".into();
         for (case, object, expected) in [
@@ -295,6 +339,31 @@ mod tests {
                 "references alone",
                 entry("True", Some("paris")),
                 Reservation::Unrecorded,
+            ),
+            (
+                "must be cleaned",
+                dirty.clone(),
+                Reservation::Cleaning(record_of_cleaning.clone()),
+            ),
+            (
+                "must be cleaned, and marked available",
+                dirty_and_available,
+                Reservation::Cleaning(record_of_cleaning),
+            ),
+            (
+                "must be cleaned, and reserved by hand",
+                dirty_and_reserved,
+                Reservation::Unrecorded,
+            ),
+            (
+                "must be cleaned, and leased by an older program",
+                dirty_and_leased,
+                Reservation::Leased(lease("paris", Some(NOW))),
+            ),
+            (
+                "unreadable cleaning",
+                unreadable_cleaning,
+                Reservation::Unreadable(Unreadable::Cleaning),
             ),
             ("revoked and reserved", revoked, Reservation::Unrecorded),
             ("revoked", revoked_and_available, Reservation::Free),
@@ -346,6 +415,41 @@ mod tests {
             .collect();
         assert_eq!(kinds, ["Available", "Other"]);
         assert_eq!(freed["status"]["unknown"], 1);
+    }
+
+    #[test]
+    fn a_cleaning_follows_a_lease_in_one_write() {
+        let held = leased(&lease("us", Some("2026-11-22T04:00:00Z")));
+        let mut object = held.clone();
+        object["status"]["unknown"] = 1.into();
+        let record = cleaning(None, 0);
+        let dirty = after(&object, &read(&object).clean(&record, now()));
+        let expected = json!({
+            "conditions": [
+                {"type": "Available", "status": "False", "reason": "Reserved", "message": "reserved",
+                 "lastTransitionTime": "2026-11-21T04:00:00Z"},
+                {"type": "kubectl-kcp.dev/Cleaning", "status": "True", "reason": "Waiting", "message": record.message(),
+                 "lastTransitionTime": NOW},
+            ],
+            "clusterPoolRef": {"name": "pool"}, "unknown": 1,
+        });
+        assert_eq!(dirty["status"], expected);
+        let entry = read(&dirty);
+        for (patch, expected) in [
+            (entry.free(now()), vec!["Available"]),
+            (
+                entry.clean(&cleaning(None, 1), now()),
+                vec!["Available", "kubectl-kcp.dev/Cleaning"],
+            ),
+            (
+                entry.lease("pool", &lease("us", None), now()),
+                vec!["Available", "kubectl-kcp.dev/Lease"],
+            ),
+        ] {
+            let conditions = patch["status"]["conditions"].as_array().unwrap().iter();
+            let types: Vec<_> = conditions.map(|one| one["type"].as_str().unwrap()).collect();
+            assert_eq!(types, expected);
+        }
     }
 
     #[test]

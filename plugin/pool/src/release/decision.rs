@@ -2,13 +2,17 @@
 
 use std::fmt;
 
+use jiff::Timestamp;
 use kcp_api::metadata::Object as _;
 
 use crate::{
     hive::HiveMode,
-    lease::usage::{Clusters, clusters_using},
+    lease::{
+        reuse::Reuse,
+        usage::{Clusters, clusters_using},
+    },
     objects::{
-        Holder,
+        CleaningRecord, Holder,
         entry::{Entry, EntryStatus as _, Reservation},
         record::LeaseState,
     },
@@ -67,6 +71,10 @@ pub enum ReleaseRefusal {
     InUse(Vec<EntryInUse>),
     /// The client is not allowed to list clusters, so it is unknown whether clusters use these customizations.
     MayBeInUse {
+        customizations: Vec<String>,
+    },
+    /// The pools of these customizations cannot be read, so it is unknown whether the customizations must be cleaned.
+    PoolUnknown {
         customizations: Vec<String>,
     },
     /// The release of the ClusterClaim would destroy its cluster, but `--delete-cluster` is not set.
@@ -143,6 +151,15 @@ impl ReleaseRequest<'_> {
     }
 }
 
+/// The record of the cleaning that follows a release; `None` if the entry is free at once.
+pub fn cleaning_after(entry: &Entry, reuse: Reuse, now: Timestamp) -> Option<CleaningRecord> {
+    let lease = match entry.status.reservation() {
+        Reservation::Leased(record) => Some(record),
+        _ => None,
+    };
+    (reuse == Reuse::Clean).then(|| CleaningRecord::after_lease(lease.as_ref(), entry.status.holder(), now))
+}
+
 /// Why the customization that the user named cannot be released; `None` if the holder holds it, or if it is free.
 pub fn refusal_if_not_held(
     name: &str,
@@ -161,7 +178,14 @@ pub fn refusal_if_not_held(
             holder: holder.to_owned(),
             cluster_deployment,
         }),
-        None if entry.status.reservation() == Reservation::Free => None,
+        // A repeated release finds that the entry is cleaned or free already.
+        None if matches!(
+            entry.status.reservation(),
+            Reservation::Free | Reservation::Cleaning(_)
+        ) =>
+        {
+            None
+        }
         None => Some(ReleaseRefusal::UnclearHolder {
             customization,
             cluster_deployment,
@@ -218,6 +242,14 @@ impl fmt::Display for ReleaseRefusal {
                     f,
                     "a cluster may still use {names}, and you are not allowed to list clusterdeployments.hive.openshift.io \
                      to check this; if you use --force, the next holder may install over a cluster that is in use"
+                )
+            }
+            Self::PoolUnknown { customizations } => {
+                let names = customizations.join(", ");
+                write!(
+                    f,
+                    "the pool of {names} may ask that {names} is cleaned before the next lease, and you are not allowed to get \
+                     clusterpools.hive.openshift.io to check this; ask for this permission"
                 )
             }
             Self::DestroysCluster {

@@ -5,6 +5,8 @@ use serde_json::json;
 
 use crate::{
     hive::HiveMode,
+    lease::reuse::Reuse,
+    objects::entry::Reservation,
     release::{
         ReleasedEntries,
         decision::{ReleaseRequest, ReleaseTarget},
@@ -132,4 +134,40 @@ fn a_release_fails_if_an_entry_keeps_changing() {
         "cannot release the customizations of us: 8 attempts failed, because another client changed the \
          object each time"
     );
+}
+
+#[test]
+fn a_release_has_entries_cleaned_first_if_their_pool_asks_for_it() {
+    let record = "v1 holder=us since=2026-11-21T05:00:00Z janitor=- deadline=- failures=0 user=jane";
+    for (reuse, fault, expected) in [
+        (Reuse::Free, None, None),
+        (Reuse::Clean, None, Some(record)),
+        (Reuse::Clean, Some(Fault::AnswerLost), Some(record)),
+        (Reuse::Clean, Some(Fault::Touched), Some(record)),
+    ] {
+        let fake = held(&[fault]);
+        fake.reuse.borrow_mut().insert("pool".to_owned(), reuse);
+        let all = released(&fake, &ReleaseTarget::Pool("pool".to_owned())).unwrap();
+        assert_eq!(all.customizations, ["b"]);
+        assert_eq!(all.cleaned_first.is_empty(), expected.is_none());
+        let message = match fake.entry("b").status.reservation() {
+            Reservation::Free => None,
+            Reservation::Cleaning(record) => Some(record.message()),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(message.as_deref(), expected, "{reuse:?} {fault:?}");
+        assert_eq!(
+            release_all(&fake).unwrap(),
+            Vec::<String>::new(),
+            "a repeated release changes nothing"
+        );
+    }
+    let fake = held(&[]);
+    fake.reuse.borrow_mut().insert("pool".to_owned(), Reuse::Unknown);
+    let all = released(&fake, &ReleaseTarget::Pool("pool".to_owned())).unwrap();
+    assert_eq!(
+        (all.customizations.len(), all.of_unknown_pools.as_slice()),
+        (0, &["b".to_owned()][..])
+    );
+    assert_eq!(fake.holder("b").as_deref(), Some("us"));
 }

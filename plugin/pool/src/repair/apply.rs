@@ -113,6 +113,7 @@ fn patch(entry: &Entry, finding: &LeaseProblem, store: &impl LeaseStore) -> Opti
     let now = store.now().latest;
     Some(match &finding.remedy {
         Remedy::Free => entry.free(now),
+        Remedy::Clean(record) => entry.clean(record, now),
         // The record's patch also corrects the condition `Available`.
         Remedy::Record { pool, record } => entry.lease(pool, record, now),
         Remedy::Reserve {

@@ -2,20 +2,24 @@
 
 use std::collections::BTreeSet;
 
+use jiff::SignedDuration;
 use kcp_api::metadata::Object as _;
 use kcp_rules::syntax::is_dns1123_subdomain;
 
 use crate::{
     lease::{
         generated_name::generate_lease_id,
+        reuse::Reuse,
         rule::{Rule, Transition},
         usage::{Usage, clusters_using},
     },
     objects::{
+        CleaningRecord,
         cluster_deployment::{ClusterDeployment, ClusterDeployments, Deletion as _},
         entry::{Entry, EntryStatus as _, Reservation},
         record::{LeaseRecord, LeaseState},
     },
+    release::decision::cleaning_after,
     repair::{
         claims::check_claim,
         finding::{Cause, LeaseProblem, ProblemSubject, Remedy, StatusFault},
@@ -71,23 +75,27 @@ fn check_own_entry(
     options: &RepairOptions<'_>,
 ) -> Option<LeaseProblem> {
     match (entry.status.reservation(), users) {
-        (Reservation::Unreadable(why), _) => {
-            Some(unknown_holder_finding(entry, why.to_string(), options, users))
-        }
+        (Reservation::Unreadable(why), _) => Some(unknown_holder_finding(
+            snapshot,
+            entry,
+            why.to_string(),
+            options,
+            users,
+        )),
         (Reservation::Unrecorded, []) if entry.status.holder().is_none() => {
             let why = "the entry is reserved, but its status names no ClusterDeployment".to_owned();
-            Some(unknown_holder_finding(entry, why, options, users))
+            Some(unknown_holder_finding(snapshot, entry, why, options, users))
         }
         (Reservation::Unrecorded, []) if entry.status.pool().is_none() && snapshot.is_unused(entry) => {
             let why = format!(
                 "the entry's status refers to ClusterDeployment {}, which does not exist, and to no pool",
                 entry.status.holder().unwrap_or_default()
             );
-            Some(unknown_holder_finding(entry, why, options, users))
+            Some(unknown_holder_finding(snapshot, entry, why, options, users))
         }
         (_, [_, _, ..]) => Some(contested_finding(entry, users)),
         (Reservation::Leased(record), [user])
-            if rule(snapshot, options).is_contested(&record, Usage::Used(user)) =>
+            if rule(snapshot, entry, options).is_contested(&record, Usage::Used(user)) =>
         {
             Some(contested_finding(entry, users))
         }
@@ -118,10 +126,11 @@ fn is_selected_entry(
     }
 }
 
-fn rule(snapshot: &Snapshot, options: &RepairOptions<'_>) -> Rule {
+fn rule(snapshot: &Snapshot, entry: &Entry, options: &RepairOptions<'_>) -> Rule {
     Rule {
         now: snapshot.now,
         grace: options.grace,
+        reuse: snapshot.reuse(entry),
     }
 }
 
@@ -134,7 +143,7 @@ fn check_lease(
     user: Option<&ClusterDeployment>,
     options: &RepairOptions<'_>,
 ) -> Option<LeaseProblem> {
-    let rule = rule(snapshot, options);
+    let rule = rule(snapshot, entry, options);
     let seen = match user {
         Some(user) => Usage::Used(user),
         None => snapshot.clusters.usage(entry),
@@ -157,6 +166,21 @@ fn check_lease(
         (Transition::Free, Reservation::Leased(record)) => {
             let cause = Cause::Ended { at: record.deadline };
             Some(entry_finding(entry, cause, Remedy::Free))
+        }
+        (Transition::Clean(cleaning), Reservation::Leased(record)) => {
+            let cause = Cause::Ended { at: record.deadline };
+            Some(entry_finding(entry, cause, Remedy::Clean(cleaning)))
+        }
+        (Transition::Unclear, _) => {
+            let pool = entry.status.pool().unwrap_or_default();
+            let why = format!(
+                "the lease has ended, but pool {pool}, which may ask that the entry is cleaned, cannot be read"
+            );
+            Some(unknown_holder_finding(snapshot, entry, why, options, &[]))
+        }
+        (Transition::Keep, Reservation::Cleaning(cleaning)) if is_mark_lost => {
+            let cause = Cause::StatusFault(StatusFault::DirtyMarkedAvailable);
+            Some(entry_finding(entry, cause, Remedy::Clean(cleaning.clone())))
         }
         (Transition::Write(record), Reservation::Leased(_)) if record.state == LeaseState::ClusterGone => {
             Some(missing_cluster_finding(snapshot, entry, pool, record, options))
@@ -206,7 +230,7 @@ pub fn updated_record(
         return None;
     }
     let (pool, transition) =
-        rule(snapshot, options).check(entry, snapshot.clusters.usage(entry), generate_lease_id);
+        rule(snapshot, entry, options).check(entry, snapshot.clusters.usage(entry), generate_lease_id);
     match transition {
         Transition::Write(record) if matches!(record.state, LeaseState::InUse { .. }) => Some((pool, record)),
         _ => None,
@@ -278,19 +302,56 @@ pub(super) fn contested_finding(entry: &Entry, users: &[&ClusterDeployment]) -> 
     entry_finding(entry, Cause::Contested { by: names }, Remedy::None)
 }
 
-/// The finding that an entry's holder is unknown. With `--force`, the entry is freed, unless a cluster uses it.
+/// The finding that an entry's holder is unknown. With `--force`, the entry is freed, or cleaned if its pool asks for this, unless
+/// a cluster uses it.
 fn unknown_holder_finding(
+    snapshot: &Snapshot,
     entry: &Entry,
     why: String,
     options: &RepairOptions<'_>,
     users: &[&ClusterDeployment],
 ) -> LeaseProblem {
     let remedy = match users {
-        [] if options.is_forced(entry) => Remedy::Free,
+        [] if options.is_forced(entry) => given_back(snapshot, entry),
         [] => Remedy::Force,
         _ => Remedy::None,
     };
     entry_finding(entry, Cause::Unknown { why }, remedy)
+}
+
+/// The remedy that ends the lease of an entry by force. `--force` counts even if it is unknown whether the entry must be cleaned; the
+/// entry is then cleaned.
+fn given_back(snapshot: &Snapshot, entry: &Entry) -> Remedy {
+    let reuse = match snapshot.reuse(entry) {
+        Reuse::Free => return Remedy::Free,
+        Reuse::Clean | Reuse::Unknown => Reuse::Clean,
+    };
+    cleaning_after(entry, reuse, snapshot.now.latest).map_or(Remedy::Free, Remedy::Clean)
+}
+
+/// What `--force` does with an entry that is being cleaned.
+fn forced_cleaning(
+    snapshot: &Snapshot,
+    entry: &Entry,
+    record: &CleaningRecord,
+    grace: SignedDuration,
+) -> LeaseProblem {
+    let rule = Rule {
+        now: snapshot.now,
+        grace,
+        reuse: Reuse::Free,
+    };
+    let holder = record.holder.as_deref().unwrap_or("an unknown holder");
+    let running = record.janitor.as_ref();
+    let Some(janitor) = running.filter(|janitor| !rule.has_ended(Some(janitor.deadline))) else {
+        let why = format!("the entry was not cleaned after {holder} held it");
+        return entry_finding(entry, Cause::Unknown { why }, Remedy::Free);
+    };
+    let until = janitor.deadline.strftime("%Y-%m-%dT%H:%M:%SZ");
+    let why = format!(
+        "a janitor cleans the entry after {holder} held it, at least until {until}; stop the janitor first"
+    );
+    entry_finding(entry, Cause::InUse { why }, Remedy::None)
 }
 
 /// The finding about an entry that has no problem, but that the user named with `--force`. The entry is freed if its
@@ -331,6 +392,7 @@ fn not_freed_finding(
         )
     });
     match entry.status.reservation() {
+        Reservation::Cleaning(record) => Some(forced_cleaning(snapshot, entry, &record, options.grace)),
         Reservation::Leased(LeaseRecord {
             deadline: Some(deadline),
             state,
@@ -350,7 +412,11 @@ fn not_freed_finding(
         )),
         _ => {
             let why = "the lease never ends".to_owned();
-            Some(entry_finding(entry, Cause::Unknown { why }, Remedy::Free))
+            Some(entry_finding(
+                entry,
+                Cause::Unknown { why },
+                given_back(snapshot, entry),
+            ))
         }
     }
 }

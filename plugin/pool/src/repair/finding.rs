@@ -4,7 +4,7 @@ use std::fmt;
 
 use jiff::Timestamp;
 
-use crate::objects::{Holder, record::LeaseRecord};
+use crate::objects::{CleaningRecord, Holder, record::LeaseRecord};
 
 /// A problem of a lease, and how to repair it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,11 +76,15 @@ pub enum StatusFault {
     MarkedAvailable,
     /// A cluster uses the entry, but the entry has no holder, or the holder's lease has ended.
     UsedByAnother,
+    /// `Available` is `True`, although the entry must be cleaned.
+    DirtyMarkedAvailable,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remedy {
     Free,
+    /// Write this record, with which the entry waits for a janitor.
+    Clean(CleaningRecord),
     /// Write this record of a lease for this pool.
     Record {
         pool: String,
@@ -107,10 +111,16 @@ impl Remedy {
         !matches!(self, Self::Force | Self::None)
     }
 
+    /// Whether the remedy ends a lease.
+    pub const fn ends_lease(&self) -> bool {
+        matches!(self, Self::Free | Self::Clean(_))
+    }
+
     /// The name of the remedy in JSON and in tables.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Free => "free",
+            Self::Clean(_) => "clean",
             Self::Record { .. } | Self::Reserve { .. } => "record",
             Self::Recreate => "recreate",
             Self::Remove => "remove",
@@ -162,6 +172,9 @@ impl LeaseProblem {
             }
             Cause::StatusFault(StatusFault::UsedByAnother) => {
                 format!("ClusterDeployment {holder} uses the entry without a lease")
+            }
+            Cause::StatusFault(StatusFault::DirtyMarkedAvailable) => {
+                "the condition Available is True, but the entry must be cleaned".to_owned()
             }
             Cause::Contested { by } => {
                 let names: Vec<&str> = by.iter().map(String::as_str).collect();

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use kcp_api::{ClusterPool, metadata::Object};
 
 use crate::{
-    lease::rule::Rule,
+    lease::{reuse::Reuse, rule::Rule},
     objects::{
         Holder,
         cluster_deployment::{ClusterDeployment, Deletion as _, DeletionState},
@@ -162,6 +162,7 @@ fn has_grace_ended(snapshot: &Snapshot, since: Timestamp, options: &RepairOption
     let rule = Rule {
         now: snapshot.now,
         grace: options.grace,
+        reuse: Reuse::Free,
     };
     rule.has_ended(since.checked_add(options.grace).ok())
 }

@@ -59,7 +59,7 @@ pub(super) fn check_copy(
     let is_freed = |entry: &Entry| {
         of_entries.iter().any(|finding| {
             let is_it = matches!(&finding.subject, ProblemSubject::Entry { name } if name == entry.name());
-            is_it && finding.remedy == Remedy::Free
+            is_it && finding.remedy.ends_lease()
         })
     };
     let is_held = snapshot.entries.iter().any(|entry| {

@@ -128,6 +128,7 @@ impl RepairReport {
                 Remedy::Force => &mut count.needs_force,
                 Remedy::None => &mut count.needs_manual_repair,
                 Remedy::Free
+                | Remedy::Clean(_)
                 | Remedy::Record { .. }
                 | Remedy::Reserve { .. }
                 | Remedy::Recreate

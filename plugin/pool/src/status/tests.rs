@@ -3,9 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::{
+    objects::CleaningRecord,
     status::{ClusterUseState, EntryUseState, PoolProblem},
     testing::{
-        objects::{JUST_NOW, Objects},
+        objects::{JUST_NOW, LONG_AGO, Objects, asking, being_cleaned, cleaning, entry},
         states::{busy, claims, resuming, state, states},
     },
 };
@@ -171,5 +172,66 @@ fn a_cluster_that_resumes_longer_than_the_resume_timeout_is_a_problem() {
             .into_iter()
             .collect();
         assert_eq!(problems(&objects), expected, "{case}");
+    }
+}
+
+#[test]
+fn a_cleaning_that_waits_too_long_or_failed_is_a_problem() {
+    const RECENT: &str = "2026-11-21T04:00:01Z";
+    let dirty = |since: &str, janitor, failures| {
+        let record = CleaningRecord {
+            since: since.parse().unwrap(),
+            ..cleaning(janitor, failures)
+        };
+        Objects::entry(being_cleaned(&record))
+    };
+    let mut cordoned = dirty(RECENT, None, 3);
+    cordoned.entries[0]["metadata"]["annotations"] = json!({"kubectl-kcp.dev/cordoned": "why"});
+    let running = Some(("k4x7", "2026-11-21T05:10:00Z"));
+    for (case, objects, expected) in [
+        ("waits", dirty(RECENT, None, 0), None),
+        (
+            "waits for an hour",
+            dirty(LONG_AGO, None, 0),
+            Some("the entry has waited for a janitor since 2026-11-21T04:00:00Z; run pool exec --clean"),
+        ),
+        ("is cleaned", dirty(LONG_AGO, running, 0), None),
+        (
+            "its janitor has ended",
+            dirty(LONG_AGO, Some(("k4x7", LONG_AGO)), 0),
+            Some("the entry has waited for a janitor since 2026-11-21T04:00:00Z; run pool exec --clean"),
+        ),
+        (
+            "failed",
+            dirty(RECENT, running, 1),
+            Some("cleaning failed 1 time; the next janitor tries again"),
+        ),
+        (
+            "failed and cordoned",
+            cordoned,
+            Some("cleaning failed 3 times; no janitor tries again until the entry is uncordoned"),
+        ),
+    ] {
+        let expected: Vec<_> = expected
+            .map(|what| format!("dirty cdc/a: {what}"))
+            .into_iter()
+            .collect();
+        assert_eq!(problems(&objects), expected, "{case}");
+        let pool = state(&objects, &[]);
+        assert_eq!(
+            (pool.entries[0].state, pool.entries[0].holder.as_deref()),
+            (EntryUseState::Cleaning, None)
+        );
+    }
+    let mut unclear = Objects::entry(entry("True", None));
+    for (value, expected) in [("true", None), ("false", None), ("yes", Some("\"yes\""))] {
+        unclear.pools[0] = asking(unclear.pools[0].clone(), value);
+        let expected = expected.map(|value| {
+            format!(
+                "unclear clusterpool/pool: annotation kubectl-kcp.dev/clean-before-reuse is {value}, which counts as true; set it \
+                 to true or false"
+            )
+        });
+        assert_eq!(problems(&unclear), Vec::from_iter(expected));
     }
 }

@@ -12,7 +12,7 @@ use kcp_client::{Action, Error, ServerTime, Written};
 use serde_json::{Value, json};
 
 use crate::{
-    lease::{queue::Queue, usage::Clusters},
+    lease::{queue::Queue, reuse::Reuse, usage::Clusters},
     objects::{
         cluster_deployment::ClusterDeployments,
         entry::{Entry, Reservation},
@@ -64,6 +64,8 @@ pub struct Fake {
     is_time_uncertain: Cell<bool>,
     /// The metadata of the pool's queue.
     pub queue: RefCell<Value>,
+    /// What becomes of entries when their leases end, by the name of their pool.
+    pub reuse: RefCell<BTreeMap<String, Reuse>>,
     /// The seed of the order of events among tasks.
     random: Cell<u64>,
     /// The names of the written entries, in the order of the writes.
@@ -359,6 +361,13 @@ impl LeaseStore for Fake {
         };
         self.let_others_go_first().await;
         Ok(written)
+    }
+
+    async fn reuse(&self, entry: &Entry) -> Result<Reuse, Error> {
+        self.before_request().await;
+        self.answered()?;
+        let pool = entry.status.pool().unwrap_or_default();
+        Ok(self.reuse.borrow().get(pool).copied().unwrap_or_default())
     }
 
     async fn queue(&self, pool: &str) -> Result<Queue, Error> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kcp_api::ClusterPool;
+use kcp_api::{ClusterPool, names::annotation::CLEAN_BEFORE_REUSE};
 use kcp_client::ServerTime;
 use serde_json::{Value, json};
 
@@ -13,7 +13,8 @@ use crate::{
         usage::Clusters,
     },
     objects::{
-        ClusterName,
+        CleaningRecord, ClusterName,
+        cleaning::{CLEANING, Janitor},
         cluster_deployment::ClusterDeployments,
         record::{CONDITION, LeaseRecord, LeaseState},
     },
@@ -64,6 +65,7 @@ impl Objects {
         Snapshot {
             namespace: "d".to_owned(),
             pools: self.pools.iter().map(read).collect(),
+            has_all_pools: true,
             entries: self.entries.iter().map(read).collect(),
             clusters: Clusters::All(ClusterDeployments::new(
                 "d",
@@ -129,6 +131,39 @@ pub fn leased(record: &LeaseRecord) -> Value {
         .unwrap()
         .push(condition);
     leased
+}
+
+/// The record of a cleaning that began an hour ago, after `us` held the entry. The janitor has an id and a deadline.
+pub fn cleaning(janitor: Option<(&str, &str)>, failures: u32) -> CleaningRecord {
+    CleaningRecord {
+        holder: Some("us".to_owned()),
+        since: LONG_AGO.parse().unwrap(),
+        janitor: janitor.map(|(id, deadline)| Janitor {
+            id: id.to_owned(),
+            deadline: deadline.parse().unwrap(),
+        }),
+        failures,
+        user: Some("jane".to_owned()),
+    }
+}
+
+/// Entry `a` of pool `pool`, which must be cleaned.
+pub fn being_cleaned(record: &CleaningRecord) -> Value {
+    let mut object = entry("False", None);
+    object["status"]["clusterPoolRef"] = json!({"name": "pool"});
+    let condition = json!({"type": CLEANING, "status": "True", "reason": record.reason(), "message": record.message(),
+        "lastTransitionTime": LONG_AGO});
+    object["status"]["conditions"]
+        .as_array_mut()
+        .unwrap()
+        .push(condition);
+    object
+}
+
+/// The pool with this value of the annotation that asks for cleaning.
+pub fn asking(mut pool: Value, value: &str) -> Value {
+    pool["metadata"]["annotations"] = json!({CLEAN_BEFORE_REUSE: value});
+    pool
 }
 
 /// The record of a lease whose cluster no longer exists, according to a check.

@@ -1,6 +1,7 @@
-//! Runs `kubectl kcp pool exec`: a command that runs while this process holds a lease or a ClusterClaim.
+//! Runs `kubectl kcp pool exec`: a command that runs while this process holds a lease or a ClusterClaim, or cleans an entry.
 
 mod claimed;
+mod janitor;
 mod process;
 
 use std::{
@@ -10,7 +11,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use clap::Args;
+use clap::{Args, value_parser};
 use jiff::Timestamp;
 use kcp_client::Error;
 use kcp_pool::{
@@ -20,6 +21,7 @@ use kcp_pool::{
         turn::QueuedLessee,
         wait::{Timeout, WaitLimit, wait_for},
     },
+    cleaning::DEFAULT_FAILURES,
     lease::{
         LeaseError, Ttl, generated_name,
         queue::Place,
@@ -53,6 +55,7 @@ use crate::{
     terminal::Terminal,
     verdict::Verdict,
 };
+use janitor::is_end_signal;
 use process::{Process, Signals, exit_code};
 
 /// Arguments of `pool exec`.
@@ -60,7 +63,8 @@ use process::{Process, Signals, exit_code};
 #[command(after_help = "Examples:
   kubectl kcp pool exec hosts --wait=1h -- ./install-and-test.sh
   kubectl kcp pool exec hosts --customization host-a --ttl 30m -- make e2e
-  kubectl kcp pool exec hosts --claim --lifetime 4h --wait=1h -- ./test.sh")]
+  kubectl kcp pool exec hosts --claim --lifetime 4h --wait=1h -- ./test.sh
+  kubectl kcp pool exec hosts --clean --wait -- ./wipe.sh")]
 pub struct ExecArguments {
     /// Name of the cluster pool
     #[arg(value_parser = parse_cluster_pool)]
@@ -72,12 +76,25 @@ pub struct ExecArguments {
     #[command(flatten)]
     pub claim: ClaimArguments,
 
-    /// How long the lease or claim lasts if `pool exec` does not renew it, for example because `pool exec` is killed
+    /// Clean the customizations of the pool whose leases have ended, one after the other: free each if the command exits with 0
+    #[arg(long, conflicts_with_all = [
+        "cluster_deployment", "generate_name", "new", "claim", "install_config", "selector",
+    ])]
+    pub clean: bool,
+
+    /// With --clean, cordon a customization after this many failures in a row
+    #[arg(long, value_name = "NUMBER", requires = "clean", default_value_t = DEFAULT_FAILURES)]
+    #[arg(value_parser = value_parser!(u32).range(1..))]
+    pub failures: u32,
+
+    /// How long the lease or claim lasts if `pool exec` does not renew it, for example because `pool exec` is killed; with
+    /// --clean, when another janitor may take the customization
     #[arg(long, value_name = "DURATION", value_parser = parse_ttl, default_value = "15m")]
     pub ttl: Duration,
 
     /// Wait in the queue of the pool until a customization is free or, with --claim, until Hive has assigned a cluster, for at
-    /// most the given duration; without a duration, for ever [default with --claim: 1h]
+    /// most the given duration; without a duration, for ever [default with --claim: 1h]. With --clean, keep looking for
+    /// customizations to clean
     #[arg(long, value_name = "DURATION", value_parser = parse_wait)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub wait: Option<WaitLimit>,
@@ -87,7 +104,7 @@ pub struct ExecArguments {
     #[arg(long, value_name = "FILE|secret/NAME")]
     pub install_config: Option<InstallConfigSource>,
 
-    /// Lease this customization only
+    /// Lease or clean this customization only
     #[arg(long, value_name = "NAME", value_parser = parse_object_name)]
     pub customization: Option<String>,
 
@@ -131,7 +148,9 @@ const EXIT_NOTHING_FREE: u8 = 75;
 
 /// Runs `pool exec`. Never fails: prints errors itself, because their exit code must differ from the exit codes of the command.
 pub(crate) async fn run(arguments: ExecArguments, session: &Session) -> anyhow::Result<Verdict> {
-    let held = if arguments.claim.claim {
+    let held = if arguments.clean {
+        Box::pin(janitor::run_as_janitor(&arguments, session)).await
+    } else if arguments.claim.claim {
         Box::pin(claimed::run_with_claim(&arguments, session)).await
     } else {
         run_with_lease(&arguments, session).await
@@ -151,16 +170,15 @@ async fn run_with_lease(arguments: &ExecArguments, session: &Session) -> anyhow:
     let terminal = &session.terminal;
     let connection = session.connect().await?;
     let store = Store::new(&connection, &arguments.field_manager);
-    let name = arguments.holder.name();
-    let name = name.unwrap_or_else(|| generated_name::generate("exec-"));
+    let generate = || generated_name::generate("exec-");
+    let name = arguments.holder.name().unwrap_or_else(generate);
     let is_name_given = arguments.holder.cluster_deployment.is_some();
     let install_config = match &arguments.install_config {
         Some(source) => Some(source.read(&connection).await?),
         None => None,
     };
     // Before this line, a signal ends the process. This is safe, because the process holds no lease yet.
-    let has_terminal = io::stdin().is_terminal();
-    let listen = || Signals::listen(has_terminal);
+    let listen = || Signals::listen(io::stdin().is_terminal());
     let (mut signals, mut second_signal) = (listen()?, listen()?);
     let holder = Holder {
         pool: &arguments.pool,
@@ -283,7 +301,7 @@ fn interrupted(signal: Signal, terminal: &Terminal) -> u8 {
 /// Runs the command until it ends, or until the lease is lost.
 async fn run_under_lease(
     answer: &LeaseResult,
-    renewed: RenewedLease<'_, Store<'_>>,
+    renewed: RenewedLease<'_, Store<'_>, LeaseName<'_>>,
     record: &LeaseRecord,
     arguments: &ExecArguments,
     signals: &mut Signals,
@@ -310,22 +328,48 @@ async fn run_under_lease(
     let lease = PoolLease::new(answer);
     let run = CommandRun {
         command: &arguments.command,
-        lease: &lease,
+        variables: lease.variables().unwrap_or_default(),
         files: [("KCP_INSTALL_CONFIG", file.as_ref()), ("KCP_KUBECONFIG", None)],
         grace,
     };
-    run.run_until_lost(lost, signals, terminal).await
+    Ok(run.run_until_lost(lost, signals, terminal).await?.code())
 }
 
-/// A command, and what it needs to run while this process holds a lease or a claim.
+/// A command, and what it needs to run while this process holds a lease or a claim, or cleans an entry.
 struct CommandRun<'r> {
     command: &'r [OsString],
-    lease: &'r PoolLease,
+    /// The environment variables that describe what this process holds.
+    variables: Vec<(&'static str, String)>,
     /// The environment variables of the command that contain paths of files. A variable without a file is removed from the
     /// environment, because it comes from an outer `pool exec`.
     files: [(&'static str, Option<&'r NamedTempFile>); 2],
     /// How much time the command has to end after the lease has been lost.
     grace: Duration,
+}
+
+/// How the command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RunEnd {
+    /// The command ended by itself, with this exit code.
+    Exited {
+        code: u8,
+        /// The first signal before the end of the command that asked this process to end.
+        signal: Option<Signal>,
+    },
+    /// The command cannot be run.
+    NotRun(u8),
+    /// This process has lost what it held, and ended the command.
+    Lost,
+}
+
+impl RunEnd {
+    /// The exit code of `pool exec`.
+    const fn code(self) -> u8 {
+        match self {
+            Self::Exited { code, .. } | Self::NotRun(code) => code,
+            Self::Lost => EXIT_OWN_FAILURE,
+        }
+    }
 }
 
 impl CommandRun<'_> {
@@ -336,14 +380,15 @@ impl CommandRun<'_> {
         lost: impl Future<Output = String>,
         signals: &mut Signals,
         terminal: &Terminal,
-    ) -> anyhow::Result<u8> {
+    ) -> anyhow::Result<RunEnd> {
         let Some((program, rest)) = self.command.split_first() else {
-            return Ok(EXIT_OWN_FAILURE);
+            return Ok(RunEnd::NotRun(EXIT_OWN_FAILURE));
         };
         let mut command = Command::new(program);
+        let variables = self.variables.iter();
         command
             .args(rest)
-            .envs(self.lease.variables().into_iter().flatten());
+            .envs(variables.map(|(name, value)| (name, value)));
         for (variable, file) in self.files {
             match file {
                 Some(file) => command.env(variable, file.path()),
@@ -355,18 +400,24 @@ impl CommandRun<'_> {
             Err(error) => {
                 let code = error.code();
                 terminal.error(&error.into(), None);
-                return Ok(code);
+                return Ok(RunEnd::NotRun(code));
             }
         };
         let mut lost = std::pin::pin!(lost);
+        let mut end_signal = None;
         loop {
             tokio::select! {
-                code = process.wait_for_end() => return Ok(code?),
-                signal = signals.next() => process.forward(signal),
+                code = process.wait_for_end() => {
+                    return Ok(RunEnd::Exited { code: code?, signal: end_signal });
+                }
+                signal = signals.next() => {
+                    end_signal = end_signal.or(Some(signal).filter(|signal| is_end_signal(*signal)));
+                    process.forward(signal);
+                }
                 why = &mut lost => {
                     terminal.note(&why);
                     process.end(self.grace).await?;
-                    return Ok(EXIT_OWN_FAILURE);
+                    return Ok(RunEnd::Lost);
                 }
             }
         }

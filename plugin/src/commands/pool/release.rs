@@ -149,6 +149,9 @@ pub(crate) struct PoolRelease {
     cluster_deployment: Name,
     /// The customizations that were released; empty if the holder had none.
     customizations: Vec<Name>,
+    /// Those of the released customizations that must be cleaned before the next lease.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    cleaned_first: Vec<Name>,
     /// The ClusterClaim that was deleted together with its cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     claim: Option<Name>,
@@ -177,6 +180,7 @@ impl PoolRelease {
             | ReleaseRefusal::OtherClaim { .. } => Reason::NotHolder,
             ReleaseRefusal::InUse(_)
             | ReleaseRefusal::MayBeInUse { .. }
+            | ReleaseRefusal::PoolUnknown { .. }
             | ReleaseRefusal::DestroysCluster { .. } => Reason::Blocked,
         });
         Self {
@@ -184,6 +188,11 @@ impl PoolRelease {
             cluster_deployment: release.cluster_deployment.as_str().into(),
             customizations: release
                 .customizations
+                .iter()
+                .map(|name| name.as_str().into())
+                .collect(),
+            cleaned_first: release
+                .cleaned_first
                 .iter()
                 .map(|name| name.as_str().into())
                 .collect(),
@@ -215,6 +224,7 @@ impl PoolRelease {
             pool,
             cluster_deployment,
             customizations,
+            cleaned_first,
             ..
         } = self;
         if let Some(claim) = &self.claim {
@@ -232,7 +242,12 @@ impl PoolRelease {
             };
         }
         customizations.iter().fold(String::new(), |text, name| {
-            text + &resource_name(name) + " released\n"
+            let cleaned = if cleaned_first.contains(name) {
+                ", and waits for cleaning"
+            } else {
+                ""
+            };
+            text + &resource_name(name) + " released" + cleaned + "\n"
         })
     }
 }

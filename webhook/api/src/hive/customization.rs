@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::schema::CustomizationStatus;
 use super::{Conditions, LocalReference};
 use crate::{
+    cleaning_record::{CLEANING, CleaningRecord},
     decode::null_as_default,
     lease_record::{CONDITION, LeaseRecord, Unreadable, has_passed},
     metadata,
@@ -46,7 +47,9 @@ pub enum Reservation {
     Leased(LeaseRecord),
     /// The customization is reserved for a holder, but has no record: Hive or a person reserved it, or a backup was restored.
     Unrecorded,
-    /// The record cannot be read, so the lease never ends.
+    /// The last lease of the customization has ended, and the customization must be cleaned before the next one.
+    Cleaning(CleaningRecord),
+    /// The record cannot be read, so the customization is never free.
     Unreadable(Unreadable),
 }
 
@@ -55,7 +58,7 @@ impl Reservation {
     pub fn end(&self) -> Option<Timestamp> {
         match self {
             Self::Leased(record) => record.end(),
-            Self::Free | Self::Unrecorded | Self::Unreadable(_) => None,
+            Self::Free | Self::Unrecorded | Self::Cleaning(_) | Self::Unreadable(_) => None,
         }
     }
 
@@ -88,14 +91,27 @@ impl ClusterDeploymentCustomizationStatus {
         self.is_reserved() || self.holder().is_some() || self.pool().is_some()
     }
 
+    /// Whether the customization has no holder, and has the record of a cleaning.
+    pub fn must_be_cleaned(&self) -> bool {
+        self.holder().is_none() && self.conditions.has(CLEANING)
+    }
+
     pub fn reservation(&self) -> Reservation {
         match self.conditions.message(CONDITION).map(LeaseRecord::parse) {
             Some(Err(why)) => Reservation::Unreadable(why),
             // Compare the holders, because Hive leaves this condition in place when it revokes a lease.
             Some(Ok(record)) if self.holder() == Some(&record.holder) => Reservation::Leased(record),
+            _ if self.must_be_cleaned() => self.cleaning(),
             _ if self.is_leased() => Reservation::Unrecorded,
             _ => Reservation::Free,
         }
+    }
+
+    /// What the condition `kubectl-kcp.dev/Cleaning` says. It counts even if `Available` is `True`, because only a janitor
+    /// removes it. With a holder it does not count, because Hive and people leave it in place when they reserve an entry.
+    fn cleaning(&self) -> Reservation {
+        let message = self.conditions.message(CLEANING).unwrap_or_default();
+        CleaningRecord::parse(message).map_or_else(Reservation::Unreadable, Reservation::Cleaning)
     }
 }
 

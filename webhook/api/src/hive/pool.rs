@@ -10,7 +10,7 @@ use super::{Conditions, Inventory, LocalReference};
 use crate::{
     decode::null_as_default,
     metadata::{self, Object as _},
-    names::finalizer,
+    names::{annotation, finalizer},
 };
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -28,6 +28,19 @@ impl ClusterPool {
     /// Whether Hive's controller manages the pool, that is, has set its finalizer.
     pub fn is_managed_by_hive(&self) -> bool {
         self.has_finalizer(finalizer::HIVE_CLUSTERS)
+    }
+
+    /// Whether the pool asks that its entries are cleaned between two holders. A value other than `true` and `false` counts as
+    /// `true`, because an entry that was not cleaned must not be leased by mistake.
+    pub fn asks_for_cleaning(&self) -> bool {
+        self.annotation(annotation::CLEAN_BEFORE_REUSE)
+            .is_some_and(|value| value != "false")
+    }
+
+    /// The value with which the pool asks for cleaning, if it is neither `true` nor `false`.
+    pub fn unclear_cleaning(&self) -> Option<&str> {
+        self.annotation(annotation::CLEAN_BEFORE_REUSE)
+            .filter(|value| !matches!(*value, "true" | "false"))
     }
 
     /// The names of the customizations in the pool's inventory, without duplicates, in the order of the spec.

@@ -1,6 +1,9 @@
 //! Clusters that refer to a customization that another cluster holds, or that Hive manages.
 
-use kcp_api::{lease_record::LeaseRecord, names::annotation};
+use kcp_api::{
+    lease_record::{LeaseRecord, Unreadable},
+    names::annotation,
+};
 
 use crate::{
     action::Action,
@@ -114,6 +117,19 @@ fn held_by_another(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faul
                 remedy(change.new, pool),
             );
         }
+        Reservation::Cleaning(cleaning) => {
+            let holder = cleaning.holder.as_deref();
+            let after = holder.map_or_else(String::new, |holder| format!(" after {} held it", quote(holder)));
+            push(
+                format!("the customization is being cleaned{after}, and is not free yet"),
+                remedy(change.new, pool),
+            );
+        }
+        Reservation::Unreadable(Unreadable::Cleaning) => push(
+            "the customization's cleaning record cannot be read: it is damaged, or a newer kubectl-kcp wrote it"
+                .to_owned(),
+            remedy(change.new, pool),
+        ),
         Reservation::Unreadable(_) => push(
             "the customization's lease record cannot be read: it is damaged, or a newer kubectl-kcp wrote \
              it"

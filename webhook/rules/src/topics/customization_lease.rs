@@ -1,5 +1,7 @@
 //! Changes and deletion of a customization while it is leased.
 
+use kcp_api::lease_record::Unreadable;
+
 use crate::{
     action::Action,
     api::{
@@ -62,16 +64,27 @@ fn patches_changed_while_leased(
     else {
         return;
     };
+    let (detail, remedy) = if old.status.must_be_cleaned() {
+        (
+            "the customization is being cleaned, and the janitor that cleans it may not get this change"
+                .to_owned(),
+            "make the change once the customization is free",
+        )
+    } else {
+        (
+            format!(
+                "the customization is leased{}, and the cluster that uses it does not get this change",
+                by_holder(&old.status)
+            ),
+            "recreate the cluster to apply the change",
+        )
+    };
     faults.push(Fault {
         field: "spec".into(),
         reason: CauseReason::Forbidden,
         value: None,
-        detail: format!(
-            "the customization is leased{}, and the cluster that uses it does not get this change",
-            by_holder(&old.status)
-        )
-        .into(),
-        remedy: "recreate the cluster to apply the change".into(),
+        detail: detail.into(),
+        remedy: remedy.into(),
     });
 }
 
@@ -130,6 +143,18 @@ fn deleted_while_in_use(change: &Change<'_, ClusterDeploymentCustomization<'_>>,
                 "delete the ClusterDeployment first: kubectl delete clusterdeployment {name} -n {namespace}"
             ),
         ));
+    } else if let Reservation::Cleaning(_) | Reservation::Unreadable(Unreadable::Cleaning) = &lease {
+        let holder = match &lease {
+            Reservation::Cleaning(record) => record.holder.as_deref(),
+            _ => None,
+        };
+        let after = holder.map_or_else(String::new, |holder| format!(" after {} held it", quote(holder)));
+        faults.push(fault(
+            format!(
+                "the customization is being cleaned{after}; once it is deleted, nothing says that its host was not cleaned"
+            ),
+            cleaning_remedy(customization, name),
+        ));
     } else if matches!(lease, Reservation::Leased(_) | Reservation::Unreadable(_))
         && !lease.has_ended(change.context.now)
     {
@@ -147,6 +172,17 @@ fn deleted_while_in_use(change: &Change<'_, ClusterDeploymentCustomization<'_>>,
         let detail = format!("the lease{} has not been released", by_holder(status));
         let remedy = "check that the names and addresses of the customization are free".to_owned();
         faults.push_at_most(Action::Warn, fault(detail, remedy));
+    }
+}
+
+/// What to do about a customization that is being cleaned. Contains a command only if the name is valid.
+fn cleaning_remedy(customization: &ClusterDeploymentCustomization<'_>, name: &str) -> String {
+    let wait = "wait until a janitor has cleaned it";
+    if is_name(name) {
+        let flag = customization.metadata.namespace_flag();
+        format!("{wait}, or free it uncleaned: kubectl kcp pool repair --yes --force {name}{flag}")
+    } else {
+        wait.to_owned()
     }
 }
 

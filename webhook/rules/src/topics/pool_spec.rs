@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use kcp_api::names::annotation::CLEAN_BEFORE_REUSE;
+
 use crate::{
     action::Action,
     api::{ClusterPool, hive::ClusterPoolSpec},
@@ -100,6 +102,20 @@ const RULES: &[Rule] = &[
         source: "Hive, clusterpool_controller.go: Must set runningCount==size",
         check: Check::ClusterPool(running_count_not_size),
         cel: Cel::Faults(include_str!("cel/running-count-not-size.cel")),
+    },
+    Rule {
+        id: "clean-before-reuse-unclear",
+        summary: "annotation clean-before-reuse of a pool must be true or false",
+        why: "kubectl-kcp treats any other value as true, so every entry of the pool waits for a janitor \
+              after its lease.",
+        operations: ON_WRITE,
+        action: Action::Warn,
+        scope: Scope::Object,
+        overridable: false,
+        topology: InTopology::Unjudged,
+        source: "kubectl-kcp: webhook/api/src/hive/pool.rs, asks_for_cleaning",
+        check: Check::ClusterPool(clean_before_reuse_unclear),
+        cel: Cel::Faults(include_str!("cel/clean-before-reuse-unclear.cel")),
     },
 ];
 
@@ -236,4 +252,19 @@ fn running_count_not_size(change: &Change<'_, ClusterPool<'_>>, faults: &mut Fau
             remedy: format!("set runningCount to {}, the size of the pool", spec.size).into(),
         });
     }
+}
+
+fn clean_before_reuse_unclear(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
+    let value = change.new.metadata.annotation(CLEAN_BEFORE_REUSE);
+    let Some(value) = value.filter(|value| !matches!(*value, "true" | "false")) else {
+        return;
+    };
+    faults.push(Fault {
+        field: format!("metadata.annotations[{CLEAN_BEFORE_REUSE}]").into(),
+        reason: CauseReason::Invalid,
+        value: Some(quote(value)),
+        detail: "the value is neither true nor false, and counts as true, so no entry is free before it was cleaned"
+            .into(),
+        remedy: "set it to true or false".into(),
+    });
 }

@@ -10,10 +10,11 @@ use crate::{
     install_config::InstallConfig,
     lease::{
         LeaseError, Ttl,
-        choice::Availability,
+        choice::{Availability, UnusableReason},
         queue::{EntrySet, Place, Queue},
+        reuse::Reuse,
     },
-    objects::{ClusterName, Holder, record::LeaseState},
+    objects::{ClusterName, Holder, entry::Reservation, record::LeaseState},
     store::LeaseStore as _,
     testing::{
         fake::{Fake, Fault, reserved},
@@ -55,6 +56,7 @@ async fn leased_by(
         must_be_new: false,
         only_entry: None,
         overtaken: &[],
+        reuse: Reuse::Free,
     };
     change(&mut request);
     attempt(fake, request).await
@@ -157,6 +159,7 @@ fn a_list_of_clusters_from_before_the_end_of_a_lease_frees_nothing() {
                 must_be_new: false,
                 only_entry: None,
                 overtaken: &[],
+                reuse: Reuse::Free,
             };
             attempt(&fake, request).await.unwrap()
         });
@@ -391,6 +394,7 @@ fn a_broken_entry_is_skipped_and_reported() {
             must_be_new: false,
             only_entry: None,
             overtaken: &[],
+            reuse: Reuse::Free,
         };
         attempt(&fake, request).await.unwrap().outcome
     });
@@ -469,6 +473,7 @@ fn outcome_in_queue(
             must_be_new: false,
             only_entry: None,
             overtaken,
+            reuse: Reuse::Free,
         };
         attempt(fake, request).await.unwrap().outcome
     };
@@ -562,4 +567,48 @@ fn only_the_lessees_that_were_overtaken_are_passed() {
     places[0].since += Duration::from_millis(1);
     let found = outcome_in_queue(&fake, &waiting, ALL, &places[..1]);
     assert_eq!(found, "1 free for others");
+}
+
+#[test]
+fn an_entry_that_must_be_cleaned_is_not_leased_after_its_lease() {
+    let expected = "v1 holder=them since=2026-11-21T05:00:00Z janitor=- deadline=- failures=0 user=jane";
+    for (reuse, of_other, expected) in [
+        (Reuse::Free, None, None),
+        (Reuse::Clean, None, Some(expected)),
+        (Reuse::Clean, Some(Reuse::Free), None),
+        (Reuse::Free, Some(Reuse::Clean), Some(expected)),
+        (Reuse::Free, Some(Reuse::Unknown), Some("")),
+    ] {
+        let fake = Fake::free(&["a"]);
+        let mut status = leased(&gone("them", LONG_AGO))["status"].clone();
+        if let Some(of_other) = of_other {
+            status["clusterPoolRef"]["name"] = "other".into();
+            fake.reuse.borrow_mut().insert("other".to_owned(), of_other);
+        }
+        fake.put("a", &status);
+        let outcome = run(leased_by(&fake, &["a"], "us", |request| request.reuse = reuse))
+            .unwrap()
+            .outcome;
+        match (&outcome, expected) {
+            (AttemptOutcome::Leased(_), None) => {}
+            (AttemptOutcome::Exhausted(entries), Some("")) => {
+                let pool_unknown = UnusableReason::PoolUnknown("other".to_owned());
+                assert_eq!(entries[0].1, Availability::Unusable(pool_unknown));
+                assert_eq!(fake.status("a"), status, "nothing is written");
+            }
+            (AttemptOutcome::Exhausted(entries), Some(expected)) => {
+                let Availability::Cleaning(record) = &entries[0].1 else {
+                    panic!("{entries:?}")
+                };
+                assert_eq!(record.message(), expected);
+                assert_eq!(
+                    fake.entry("a").status.reservation(),
+                    Reservation::Cleaning(record.clone())
+                );
+                assert_eq!(fake.status("a")["clusterPoolRef"], status["clusterPoolRef"]);
+                assert_eq!(fake.holder("a"), None);
+            }
+            other => panic!("{reuse:?} {of_other:?}: {other:?}"),
+        }
+    }
 }

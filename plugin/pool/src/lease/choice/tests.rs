@@ -6,11 +6,14 @@ use serde_json::{Value, json};
 use super::{Inventory, InventorySlot, LeaseChoice, SeveralEntries};
 use crate::{
     lease::{
-        rule::{DEFAULT_GRACE, Rule},
+        reuse::Reuse,
+        rule::{DEFAULT_GRACE, Rule, Transition},
         usage::Clusters,
     },
     objects::{Holder, cluster_deployment::ClusterDeployments, entry::Entry},
-    testing::objects::{LONG_AGO, NOW, cluster, entry, gone, in_use, lease, leased, named, read},
+    testing::objects::{
+        LONG_AGO, NOW, being_cleaned, cleaning, cluster, entry, gone, in_use, lease, leased, named, read,
+    },
 };
 
 const LATER: &str = "2026-11-22T05:00:00Z";
@@ -36,6 +39,7 @@ fn choice_of(count: usize, entries: &[Value], clusters: &[Value]) -> String {
         is_in_inventory,
         entry: find(name),
         patch_problem: None,
+        reuse: Reuse::Free,
     };
     let unnamed = find("x").map(|_| slot("x", false));
     let inventory = Inventory {
@@ -52,6 +56,7 @@ fn choice_of(count: usize, entries: &[Value], clusters: &[Value]) -> String {
                 is_certain: true,
             },
             grace: DEFAULT_GRACE,
+            reuse: Reuse::Free,
         },
     };
     let holder = Holder {
@@ -91,7 +96,14 @@ fn choice_of(count: usize, entries: &[Value], clusters: &[Value]) -> String {
                 .collect();
             let record_updates: Vec<_> = record_updates
                 .iter()
-                .map(|transition| format!("{} {}", name(transition.entry), transition.record.state.as_str()))
+                .map(|update| {
+                    let to = match &update.transition {
+                        Transition::Write(record) => record.state.as_str(),
+                        Transition::Clean(_) => "cleaning",
+                        other => panic!("{other:?}"),
+                    };
+                    format!("{} {to}", name(update.entry))
+                })
                 .collect();
             format!("{}; {}", availabilities.join("; "), record_updates.join(", "))
         }
@@ -208,6 +220,24 @@ fn which_entry_a_holder_gets() {
             vec![named("a", leased(&gone("them", LONG_AGO)))],
             vec![],
             "free a",
+        ),
+        (
+            "being cleaned",
+            vec![named("a", being_cleaned(&cleaning(None, 1)))],
+            vec![],
+            "a, which is being cleaned since 2026-11-21T04:00:00Z, with 1 failure; b, which is missing; c, which is missing; ",
+        ),
+        (
+            "being cleaned, and used",
+            vec![named("a", being_cleaned(&cleaning(None, 0)))],
+            vec![of_us("a")],
+            "bound to a, which is being cleaned since 2026-11-21T04:00:00Z",
+        ),
+        (
+            "being cleaned, and another is free",
+            vec![named("a", being_cleaned(&cleaning(None, 0))), free("b")],
+            vec![],
+            "free b",
         ),
         (
             "ended, and the first look",

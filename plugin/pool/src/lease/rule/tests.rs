@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{Rule, Transition};
 use crate::{
-    lease::usage::Usage,
+    lease::{reuse::Reuse, usage::Usage},
     objects::{
         Holder,
         cluster_deployment::ClusterDeployment,
@@ -32,6 +32,7 @@ fn rule(now: &str) -> Rule {
             is_certain: true,
         },
         grace: SignedDuration::from_mins(10),
+        reuse: Reuse::Free,
     }
 }
 
@@ -60,6 +61,8 @@ fn described(transition: Transition, before: &LeaseRecord) -> String {
     match transition {
         Transition::Keep => "keep".to_owned(),
         Transition::Free => "free".to_owned(),
+        Transition::Clean(record) => format!("clean {}", record.message()),
+        Transition::Unclear => "unclear".to_owned(),
         Transition::Write(after) => {
             let changed = LeaseRecord {
                 state: before.state.clone(),
@@ -116,6 +119,29 @@ fn every_state_and_every_check() {
     }
 }
 
+#[test]
+fn an_ended_lease_becomes_what_its_pool_asks_for() {
+    let record = record(LeaseState::ClusterGone, Some("05:00:00"), true);
+    for (reuse, now, expected) in [
+        (Reuse::Free, "05:00:05", "free"),
+        (
+            Reuse::Clean,
+            "05:00:05",
+            "clean v1 holder=paris since=2026-11-21T05:00:06Z janitor=- deadline=- failures=0 user=jane",
+        ),
+        (Reuse::Clean, "05:00:04", "keep"),
+        (Reuse::Unknown, "05:00:05", "unclear"),
+        (Reuse::Unknown, "05:00:04", "keep"),
+    ] {
+        let rule = Rule { reuse, ..rule(now) };
+        assert_eq!(
+            described(rule.transition(&record, Usage::Unused), &record),
+            expected,
+            "{reuse:?} {now}"
+        );
+    }
+}
+
 /// The deadline of each lease of `paris` is 05:00:00.
 #[test]
 fn another_holders_cluster_gets_the_entry_unless_the_lease_is_contested() {
@@ -138,6 +164,7 @@ fn another_holders_cluster_gets_the_entry_unless_the_lease_is_contested() {
         let found = match transition {
             Transition::Keep => "keep".to_owned(),
             Transition::Free => "free".to_owned(),
+            other @ (Transition::Clean(_) | Transition::Unclear) => panic!("{other:?}"),
             Transition::Write(after) => format!("{} {}", after.holder, after.state.as_str()),
         };
         assert_eq!(format!("{pool}: {found}"), expected, "{record:?} {now}");
@@ -251,6 +278,7 @@ proptest! {
             }
             match rule.transition(&record, seen) {
                 Transition::Keep => {}
+                other @ (Transition::Clean(_) | Transition::Unclear) => panic!("{other:?}"),
                 Transition::Write(after) => {
                     prop_assert!(seen != Usage::Unknown);
                     prop_assert!(after.deadline >= record.deadline, "a deadline moves forward only");

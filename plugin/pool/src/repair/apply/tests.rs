@@ -28,6 +28,7 @@ async fn snapshot(fake: &Fake) -> Snapshot {
     Snapshot {
         namespace: "d".to_owned(),
         pools: Vec::new(),
+        has_all_pools: true,
         entries: fake.list().await.unwrap(),
         clusters: fake.clusters().await.unwrap(),
         copies: Vec::new(),

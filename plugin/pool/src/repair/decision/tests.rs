@@ -18,8 +18,8 @@ use crate::{
     testing::{
         fake::lost,
         objects::{
-            JUST_NOW, LONG_AGO, NOW, Objects, cluster, deleted, entry, entry_since, gone, in_use, lease,
-            leased, named, pool_object,
+            JUST_NOW, LONG_AGO, NOW, Objects, asking, being_cleaned, cleaning, cluster, deleted, entry,
+            entry_since, gone, in_use, lease, leased, named, pool_object,
         },
     },
 };
@@ -680,4 +680,102 @@ fn leftovers_are_removed_after_their_entry() {
     ] {
         assert_eq!(wrong(&objects, &[]), expected, "{case}");
     }
+}
+
+#[test]
+fn entries_are_cleaned_before_they_are_free() {
+    let asked = |entry: Value| {
+        let mut objects = Objects::entry(entry);
+        objects.pools[0] = asking(objects.pools[0].clone(), "true");
+        objects
+    };
+    let mut marked_available = being_cleaned(&cleaning(None, 0));
+    marked_available["status"]["conditions"][0]["status"] = "True".into();
+    let mut unreadable = being_cleaned(&cleaning(None, 0));
+    unreadable["status"]["conditions"][1]["message"] = "v2".into();
+    let mut unreadable_lease = leased(&lease("us", Some(LATER)));
+    unreadable_lease["status"]["conditions"][1]["message"] = "v2".into();
+    let dirty = |janitor| being_cleaned(&cleaning(janitor, 1));
+    let mut deleted_pool = Objects::entry(leased(&gone("us", LONG_AGO)));
+    deleted_pool.pools.clear();
+    for (case, objects, plain, forced) in [
+        (
+            "ended",
+            asked(leased(&gone("us", LONG_AGO))),
+            vec!["ended clean"],
+            vec!["ended clean"],
+        ),
+        (
+            "held",
+            asked(leased(&lease("us", Some(LATER)))),
+            vec![],
+            vec!["in-use none"],
+        ),
+        (
+            "without end",
+            asked(leased(&lease("us", None))),
+            vec![],
+            vec!["unknown clean"],
+        ),
+        (
+            "its pool is deleted",
+            deleted_pool,
+            vec!["ended free"],
+            vec!["ended free"],
+        ),
+        ("waits", asked(dirty(None)), vec![], vec!["unknown free"]),
+        (
+            "a janitor",
+            asked(dirty(Some(("k", LATER)))),
+            vec![],
+            vec!["in-use none"],
+        ),
+        (
+            "a janitor that ended",
+            asked(dirty(Some(("k", LONG_AGO)))),
+            vec![],
+            vec!["unknown free"],
+        ),
+        (
+            "marked available",
+            asked(marked_available),
+            vec!["unrecorded clean"],
+            vec!["unrecorded clean"],
+        ),
+        (
+            "unreadable",
+            asked(unreadable),
+            vec!["unknown force"],
+            vec!["unknown clean"],
+        ),
+        (
+            "unreadable lease",
+            asked(unreadable_lease),
+            vec!["unknown force"],
+            vec!["unknown clean"],
+        ),
+        (
+            "a cluster uses it",
+            asked(dirty(None)).cluster(cluster("them", "pool", Some("a"))),
+            vec!["unrecorded record in-use them 21T05:10:00"],
+            vec!["unrecorded record in-use them 21T05:10:00"],
+        ),
+    ] {
+        assert_eq!(wrong(&objects, &[]), plain, "{case}");
+        assert_eq!(wrong(&objects, &["a".to_owned()]), forced, "{case}, forced");
+    }
+}
+
+#[test]
+fn an_entry_of_a_pool_that_cannot_be_read_stays_reserved() {
+    let mut snapshot = Objects::entry(leased(&gone("us", LONG_AGO))).snapshot();
+    snapshot.pools.clear();
+    snapshot.has_all_pools = false;
+    let found: Vec<_> = findings(&snapshot, &options(&[]))
+        .iter()
+        .map(|found| (described(found), found.sentence()))
+        .collect();
+    let sentence =
+        "the lease has ended, but pool pool, which may ask that the entry is cleaned, cannot be read";
+    assert_eq!(found, [("unknown force".to_owned(), sentence.to_owned())]);
 }

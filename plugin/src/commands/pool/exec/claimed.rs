@@ -128,7 +128,7 @@ async fn run(
     };
     let run = CommandRun {
         command: &arguments.command,
-        lease,
+        variables: lease.variables().unwrap_or_default(),
         files: [("KCP_KUBECONFIG", Some(&file)), ("KCP_INSTALL_CONFIG", None)],
         grace: Duration::try_from(held.heartbeat.grace()).unwrap_or_default(),
     };
@@ -142,7 +142,7 @@ async fn run(
             held.wait_until_lost(failed).await
         )
     };
-    run.run_until_lost(lost, signals, terminal).await
+    Ok(run.run_until_lost(lost, signals, terminal).await?.code())
 }
 
 /// Deletes the ClusterClaim that this command created, and with it the cluster. A failure causes only a warning, and does

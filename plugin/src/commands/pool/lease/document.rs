@@ -120,7 +120,7 @@ impl LeaseDocument {
 #[serde(rename_all = "camelCase")]
 struct EntryDocument {
     name: String,
-    #[cfg_attr(test, schemars(extend("enum" = ["ours", "free", "held", "referenced", "broken", "cordoned", "deleting", "missing", "unnamed", "unreadable"])))]
+    #[cfg_attr(test, schemars(extend("enum" = ["ours", "free", "held", "cleaning", "referenced", "broken", "cordoned", "deleting", "missing", "unnamed", "unreadable", "pool-unknown"])))]
     state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     cluster_deployment: Option<Name>,
@@ -335,6 +335,7 @@ impl EntryDocument {
                 Availability::Ours => "ours",
                 Availability::Free => "free",
                 Availability::Held { .. } => "held",
+                Availability::Cleaning(_) => "cleaning",
                 Availability::Referenced { .. } => "referenced",
                 Availability::Unusable(UnusableReason::Patches(_)) => "broken",
                 Availability::Unusable(UnusableReason::Cordoned(_)) => "cordoned",
@@ -342,6 +343,7 @@ impl EntryDocument {
                 Availability::Unusable(UnusableReason::NotInInventory) => "unnamed",
                 Availability::Unusable(UnusableReason::Missing) => "missing",
                 Availability::Unusable(UnusableReason::Unreadable(_)) => "unreadable",
+                Availability::Unusable(UnusableReason::PoolUnknown(_)) => "pool-unknown",
             },
             cluster_deployment: cluster_deployment.map(Name::from),
             pool: pool.map(Name::from),
@@ -350,6 +352,9 @@ impl EntryDocument {
                 Availability::Unusable(UnusableReason::Patches(why)) => Some(why.to_string()),
                 Availability::Unusable(UnusableReason::Cordoned(why)) => Some(why.clone()),
                 Availability::Unusable(UnusableReason::Unreadable(why)) => Some(why.to_string()),
+                Availability::Cleaning(_) | Availability::Unusable(UnusableReason::PoolUnknown(_)) => {
+                    Some(availability.describe_entry(name, pool.unwrap_or_default()))
+                }
                 _ => None,
             },
         }
@@ -541,6 +546,7 @@ mod tests {
             pool,
             cluster_deployment: "us".to_owned(),
             customizations: customizations.iter().map(|name| (*name).to_owned()).collect(),
+            cleaned_first: Vec::new(),
             claim: None,
             refusal: None,
             still_used: Vec::new(),

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use kcp_pool::{
     inventory::{capacity::Capacity, staleness::Staleness},
     lease::queue::Place,
+    objects::CleaningRecord,
     status::{ClaimUse, ClusterUse, EntryUse, LastUse, PoolProblem, PoolState},
 };
 use serde::Serialize;
@@ -74,7 +75,8 @@ struct CapacityDocument {
 struct EntryDocument {
     name: String,
     /// One of: free, held, in-use (by a cluster), gone (the cluster has been deleted, but the entry is still
-    /// reserved), expired, reserved (without a record), unreadable, deleting, missing.
+    /// reserved), expired, cleaning (must be cleaned before the next lease), reserved (without a record), unreadable, deleting,
+    /// missing.
     state: &'static str,
     /// Whether the inventory lists the entry. False for an entry that was removed from the inventory while a
     /// ClusterDeployment held it.
@@ -98,6 +100,9 @@ struct EntryDocument {
     /// The user who leased the entry.
     #[serde(skip_serializing_if = "Option::is_none")]
     user: Option<String>,
+    /// The cleaning of the entry; absent if the entry need not be cleaned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cleaning: Option<CleaningDocument>,
     /// Why the entry is cordoned; absent if it is not cordoned.
     #[serde(skip_serializing_if = "Option::is_none")]
     cordoned: Option<String>,
@@ -109,6 +114,31 @@ struct EntryDocument {
     /// The cause of the entry's problem, as `pool repair` names it.
     #[serde(skip_serializing_if = "Option::is_none")]
     leak: Option<&'static str>,
+}
+
+/// The cleaning of an entry between two holders.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+struct CleaningDocument {
+    /// The `ClusterDeployment` that held the entry last; absent if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_holder: Option<String>,
+    /// When the last lease was released or ended.
+    #[cfg_attr(test, schemars(with = "String", extend("format" = "date-time")))]
+    since: Timestamp,
+    /// The id of the janitor that cleans the entry; absent if the entry waits for one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    janitor: Option<String>,
+    /// When another janitor may take the entry unless this one renews its hold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(with = "Option<String>", extend("format" = "date-time")))]
+    janitor_until: Option<Timestamp>,
+    /// How many times a janitor has failed to clean the entry.
+    failures: u32,
+    /// The user who acquired the last lease; absent if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -237,10 +267,25 @@ impl EntryDocument {
             expires: entry.lease.as_ref().and_then(|lease| lease.deadline),
             lease_id: entry.lease.as_ref().map(|lease| lease.id.clone()),
             user: entry.lease.as_ref().and_then(|lease| lease.user.clone()),
+            cleaning: entry.cleaning.as_ref().map(CleaningDocument::new),
             cordoned: entry.cordon_reason.clone(),
             last_result: entry.last_use.clone(),
             shared_with: entry.shared_with.clone(),
             leak: entry.finding.as_ref().map(|leak| leak.cause.as_str()),
+        }
+    }
+}
+
+impl CleaningDocument {
+    fn new(record: &CleaningRecord) -> Self {
+        let janitor = record.janitor.as_ref();
+        Self {
+            last_holder: record.holder.clone(),
+            since: record.since,
+            janitor: janitor.map(|janitor| janitor.id.clone()),
+            janitor_until: janitor.map(|janitor| janitor.deadline),
+            failures: record.failures,
+            user: record.user.clone(),
         }
     }
 }

@@ -242,6 +242,7 @@ fn inventory(pool: &PoolState) -> String {
         EntryUseState::InUse,
         EntryUseState::ClusterGone,
         EntryUseState::Expired,
+        EntryUseState::Cleaning,
         EntryUseState::Reserved,
         EntryUseState::Unreadable,
         EntryUseState::Deleting,
@@ -305,12 +306,14 @@ fn entry_row(entry: &EntryUse, pool: &str, now: Timestamp) -> Vec<Cell> {
         EntryUseState::Held | EntryUseState::InUse | EntryUseState::Reserved | EntryUseState::Deleting => {
             Style::new()
         }
-        EntryUseState::ClusterGone | EntryUseState::Expired => WARN,
+        EntryUseState::ClusterGone | EntryUseState::Expired | EntryUseState::Cleaning => WARN,
         EntryUseState::Missing | EntryUseState::Unreadable => BAD,
     };
+    let cleaning = entry.cleaning.as_ref();
     let mut state = entry.state.as_str().to_owned();
     for (is_so, what) in [
         (!entry.is_in_inventory, ", dropped"),
+        (cleaning.is_some_and(|cleaning| cleaning.failures > 0), ", failed"),
         (entry.cordon_reason.is_some(), ", cordoned"),
     ] {
         if is_so {
@@ -322,13 +325,22 @@ fn entry_row(entry: &EntryUse, pool: &str, now: Timestamp) -> Vec<Cell> {
         .as_deref()
         .filter(|leased_for_pool| *leased_for_pool != pool);
     let lease = entry.lease.as_ref();
-    let ends = lease.map_or(String::new(), |lease| end(lease.deadline, now));
+    let janitor = cleaning.and_then(|cleaning| cleaning.janitor.as_ref());
+    let ends = lease.map(|lease| lease.deadline);
+    let ends = ends.or(janitor.map(|janitor| Some(janitor.deadline)));
+    let ends = ends.map_or(String::new(), |deadline| end(deadline, now));
+    let holder = entry.holder.as_ref();
+    let holder = holder.or(cleaning.and_then(|cleaning| cleaning.holder.as_ref()));
+    let id = lease
+        .map(|lease| &lease.id)
+        .or(janitor.map(|janitor| &janitor.id));
+    let user = lease.map_or(cleaning.map(|cleaning| &cleaning.user), |lease| Some(&lease.user));
     let last = entry.last_use.as_ref();
     let is_good = last.is_some_and(|last| last.status == "True");
     vec![
         Cell::from(&entry.name),
         Cell::styled(state, style),
-        Cell::from(entry.holder.as_deref().unwrap_or_default()),
+        Cell::from(holder.map_or("", String::as_str)),
         Cell::from(leased_for_pool.unwrap_or_default()),
         Cell::from(
             entry
@@ -336,8 +348,8 @@ fn entry_row(entry: &EntryUse, pool: &str, now: Timestamp) -> Vec<Cell> {
                 .map_or(String::new(), |since| age(Some(since), now)),
         ),
         Cell::from(ends),
-        Cell::from(lease.map_or("", |lease| lease.id.as_str())),
-        Cell::from(lease.and_then(|lease| lease.user.as_deref()).unwrap_or_default()),
+        Cell::from(id.map_or("", String::as_str)),
+        Cell::from(user.and_then(Option::as_deref).unwrap_or_default()),
         Cell::styled(
             last.map_or("", |last| last.reason.as_str()),
             if is_good { GOOD } else { WARN },

@@ -41,6 +41,27 @@ fn view(clusters: &[(&str, bool)], record: Option<&str>) -> View {
     }
 }
 
+/// A view in which `foo` is being cleaned, with this record.
+fn view_of_cleaning(record: &str) -> View {
+    let status = serde_json::json!({
+        "clusterPoolRef": {"name": "example"},
+        "conditions": [
+            {"type": "Available", "status": "False", "reason": "Reserved", "message": "reserved",
+                "lastTransitionTime": "2026-05-01T00:00:00Z"},
+            {"type": "kubectl-kcp.dev/Cleaning", "status": "True", "reason": "Waiting", "message": record,
+                "lastTransitionTime": "2026-05-01T00:00:00Z"},
+        ],
+    });
+    View {
+        customization: Some(view::Customization {
+            finalizers: Vec::new(),
+            status: serde_json::from_value(status).unwrap_or_default(),
+        })
+        .into(),
+        ..view(&[], None)
+    }
+}
+
 /// A view in which Hive manages this pool, which lists `foo`.
 fn view_of_hive(pool: &str, record: Option<&str>) -> View {
     let mut view = view(&[], record);
@@ -116,6 +137,18 @@ pub(super) const CASES: &[Case] = &[
         HELD_BY_ANOTHER,
     )
     .with_view(|| view(&[], Some(OF_A_NEWER_PROGRAM))),
+    Case::cluster_deployment("rejects_cluster_while_the_customization_is_cleaned", "{}", HELD_BY_ANOTHER)
+        .with_view(|| {
+            view_of_cleaning("v1 holder=paris since=2026-05-01T00:00:00Z janitor=- deadline=- failures=0 user=jane")
+        }),
+    Case::cluster_deployment("rejects_last_holder_while_the_customization_is_cleaned", OF_PARIS, HELD_BY_ANOTHER)
+        .with_view(|| {
+            view_of_cleaning(
+                "v1 holder=paris since=2026-05-01T00:00:00Z janitor=k4 deadline=2026-05-02T00:00:00Z failures=1 user=-",
+            )
+        }),
+    Case::cluster_deployment("rejects_cluster_with_unreadable_cleaning", "{}", HELD_BY_ANOTHER)
+        .with_view(|| view_of_cleaning("v1")),
     Case::cluster_deployment(
         "rejects_cluster_while_another_uses_the_customization",
         "{}",

@@ -41,6 +41,14 @@ const RESERVED: &str = r#"{"status":{"conditions":[
     {"type":"Available","status":"False","reason":"Reserved","message":"reserved","lastTransitionTime":"2026-05-01T00:00:00Z"}]}}"#;
 const AVAILABLE: &str = r#"{"status":{"clusterDeploymentRef":null,"conditions":[
     {"type":"Available","status":"True","reason":"Available","message":"available","lastTransitionTime":"2026-05-01T00:00:00Z"}]}}"#;
+const CLEANING: &str = r#"{"status":{"clusterPoolRef":{"name":"pool"},"conditions":[
+    {"type":"Available","status":"False","reason":"Reserved","message":"reserved","lastTransitionTime":"2026-05-01T00:00:00Z"},
+    {"type":"kubectl-kcp.dev/Cleaning","status":"True","reason":"Waiting","lastTransitionTime":"2026-05-01T00:00:00Z",
+    "message":"v1 holder=us since=2026-05-01T00:00:00Z janitor=- deadline=- failures=0 user=jane"}]}}"#;
+const UNREADABLE_CLEANING: &str = r#"{"status":{"clusterPoolRef":{"name":"pool"},"conditions":[
+    {"type":"Available","status":"False","reason":"Reserved","message":"reserved","lastTransitionTime":"2026-05-01T00:00:00Z"},
+    {"type":"kubectl-kcp.dev/Cleaning","status":"True","reason":"Waiting","lastTransitionTime":"2026-05-01T00:00:00Z",
+    "message":"v2"}]}}"#;
 const DELETING: &str = r#"{"metadata":{"deletionTimestamp":"2026-06-01T11:00:00Z"}}"#;
 const PATCH: &str = r#"{"spec":{"installConfigPatches":[{"op":"remove","path":"/a"}]}}"#;
 const IN_USE: &[(&str, &str)] = &[("customization-in-use", "spec")];
@@ -49,6 +57,7 @@ const CHANGED: &[(&str, &str)] = &[("spec-changed-while-leased", "spec")];
 pub(super) const CASES: &[Case] = &[
     Case::customization_update("warns_of_change_while_leased", LEASED, PATCH, CHANGED),
     Case::customization_update("warns_of_change_while_reserved", RESERVED, PATCH, CHANGED),
+    Case::customization_update("warns_of_change_while_cleaned", CLEANING, PATCH, CHANGED),
     Case::customization_update("accepts_change_while_available", AVAILABLE, PATCH, &[]),
     Case::customization_update("accepts_change_before_any_lease", "{}", PATCH, &[]),
     Case::customization_update(
@@ -87,6 +96,10 @@ pub(super) const CASES: &[Case] = &[
         IN_USE,
     )
     .with_view(|| view(None, false)),
+    Case::customization_delete("rejects_deletion_while_cleaned", CLEANING, IN_USE)
+        .with_view(|| view(None, false)),
+    Case::customization_delete("rejects_deletion_with_unreadable_cleaning", UNREADABLE_CLEANING, IN_USE)
+        .with_view(|| view(None, false)),
     Case::customization_delete("rejects_deletion_with_holder_name_unsafe_for_a_shell", UNSAFE, IN_USE)
         .with_view(|| view(None, false)),
     Case::customization_delete("warns_of_deletion_with_expired_lease", EXPIRED, IN_USE)

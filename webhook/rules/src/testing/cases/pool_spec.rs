@@ -4,6 +4,24 @@ use crate::testing::case::Case;
 
 pub(super) const CASES: &[Case] = &[
     Case::pool(
+        "accepts_cleaning",
+        r#"{"metadata":{"annotations":{"kubectl-kcp.dev/clean-before-reuse":"true"}}}"#,
+        &[],
+    ),
+    Case::pool(
+        "accepts_no_cleaning",
+        r#"{"metadata":{"annotations":{"kubectl-kcp.dev/clean-before-reuse":"false"}}}"#,
+        &[],
+    ),
+    Case::pool(
+        "warns_of_unclear_cleaning",
+        r#"{"metadata":{"annotations":{"kubectl-kcp.dev/clean-before-reuse":"yes"}}}"#,
+        &[(
+            "clean-before-reuse-unclear",
+            "metadata.annotations[kubectl-kcp.dev/clean-before-reuse]",
+        )],
+    ),
+    Case::pool(
         "accepts_unknown_platform",
         r#"{"spec":{"platform":{"vsphere":null,"acme":{}}}}"#,
         &[],

@@ -12,6 +12,7 @@ use crate::{
         LeaseError,
         choice::Availability,
         queue::{EntrySet, Queue},
+        reuse::Reuse,
     },
     objects::{Holder, entry::EntryStatus as _},
     store::LeaseStore as _,
@@ -47,6 +48,7 @@ async fn attempt_by(
             cluster_deployment: holder,
         },
         count,
+        reuse: Reuse::Free,
         ttl: None,
         cluster: None,
         user: None,
@@ -280,6 +282,7 @@ fn entries_whose_patches_do_not_fit_are_skipped_in_one_round() {
                     cluster_deployment: "us",
                 },
                 count,
+                reuse: Reuse::Free,
                 ttl: None,
                 cluster: None,
                 user: None,
@@ -430,7 +433,7 @@ fn sets_that_overlap_are_leased_all_or_none_in_any_order_of_requests() {
                     act(&fake, s, random(3))
                 )
             };
-            let done = tokio::time::timeout(Duration::from_secs(60), acting).await;
+            let done = tokio::time::timeout(Duration::from_secs(60), Box::pin(acting)).await;
             let done = done.unwrap_or_else(|_| panic!("round {seed} does not end"));
             let done: [Done; 4] = done.into();
             let held: BTreeMap<_, _> = ACTORS.map(|actor| (actor, fake.held_by(actor))).into();

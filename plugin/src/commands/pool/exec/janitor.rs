@@ -1,0 +1,286 @@
+//! Runs `kubectl kcp pool exec --clean`: a command that cleans entries between two holders.
+
+use std::{io, time::Duration};
+
+use jiff::Timestamp;
+use kcp_api::{ClusterPool, metadata::Object as _};
+use kcp_client::Error;
+use kcp_pool::{
+    acquire::wait::Timeout,
+    cleaning::{After, Cleaner, CommandEnd, JanitorId, Next, Obstacle, finish, take},
+    lease::renewal::{Heartbeat, RenewedLease},
+    objects::{CleaningRecord, cleaning::Janitor},
+    store::{LeaseStore as _, Store},
+};
+use rustix::process::Signal;
+
+use super::{
+    CommandRun, EXIT_OWN_FAILURE, ExecArguments, RunEnd,
+    process::{Signals, exit_code},
+};
+use crate::{commands::pool::reported, session::Session, terminal::Terminal};
+
+/// The exit code if an entry that this janitor took is not clean.
+const EXIT_NOT_CLEAN: u8 = 1;
+
+/// What became of the entries that this janitor took.
+struct Work<'w> {
+    store: &'w Store<'w>,
+    cleaner: Cleaner<'w>,
+    arguments: &'w ExecArguments,
+    terminal: &'w Terminal,
+    /// Whether each entry that this janitor took was cleaned.
+    has_cleaned_all: bool,
+    /// What this janitor has said about the entries that it does not clean.
+    reported: String,
+}
+
+/// Whether the janitor goes on after an entry.
+enum Step {
+    Continue,
+    /// The janitor ends with this exit code.
+    End(u8),
+}
+
+/// Cleans the entries of the pool, one after the other.
+pub(super) async fn run_as_janitor(arguments: &ExecArguments, session: &Session) -> anyhow::Result<u8> {
+    let terminal = &session.terminal;
+    let connection = session.connect().await?;
+    let store = Store::new(&connection, &arguments.field_manager);
+    let mut signals = Signals::listen(io::IsTerminal::is_terminal(&io::stdin()))?;
+    let pool = store.read_pool(&arguments.pool).await?;
+    if let Some(refusal) = refusal(&store, &pool, arguments).await? {
+        terminal.note(&refusal);
+        return Ok(EXIT_OWN_FAILURE);
+    }
+    if !pool.asks_for_cleaning() {
+        terminal.note(&format!(
+            "pool {} does not ask for cleaning, so its entries are free after their leases; to change this, set annotation \
+             kubectl-kcp.dev/clean-before-reuse to true",
+            pool.name()
+        ));
+    }
+    let mut work = Work {
+        store: &store,
+        cleaner: Cleaner {
+            pool: &pool,
+            only: arguments.customization.as_deref(),
+            ttl: arguments.ttl,
+            failures: arguments.failures,
+        },
+        arguments,
+        terminal,
+        has_cleaned_all: true,
+        reported: String::new(),
+    };
+    work.run(&mut signals).await
+}
+
+/// Why this command cleans nothing; `None` if it can.
+async fn refusal(
+    store: &Store<'_>,
+    pool: &ClusterPool,
+    arguments: &ExecArguments,
+) -> Result<Option<String>, Error> {
+    let conclusion = store.read_hive(arguments.hive.into()).await?.conclude(pool);
+    if conclusion.is_managed {
+        return Ok(Some(format!(
+            "blocked: Hive manages, or may manage, pool {} ({}), and frees its entries itself; add --hive=no if Hive does \
+             not manage the pool",
+            pool.name(),
+            conclusion.evidence
+        )));
+    }
+    Ok(match &arguments.customization {
+        Some(name) if store.get(name).await?.is_none() => {
+            Some(format!("no-such-entry: customization {name} does not exist"))
+        }
+        _ => None,
+    })
+}
+
+impl Work<'_> {
+    async fn run(&mut self, signals: &mut Signals) -> anyhow::Result<u8> {
+        let started_at = Timestamp::now();
+        let mut looks = 0;
+        loop {
+            if let Some(signal) = signals.pending_end_signal() {
+                return Ok(self.interrupted(signal));
+            }
+            looks += 1;
+            match self.look(signals).await {
+                Ok(Some(Step::Continue)) => continue,
+                Ok(Some(Step::End(code))) => return Ok(code),
+                Ok(None) => {}
+                // With --wait, an outage of the API server is no reason to stop.
+                Err(error) if looks > 1 && self.is_transient(&error) => {
+                    self.terminal
+                        .warning(&format!("could not look for entries to clean: {error:#}"));
+                }
+                Err(error) => return Err(error),
+            }
+            let pause = self.arguments.wait.and_then(|limit| {
+                let timeout = Timeout { started_at, limit };
+                timeout.next_pause(
+                    Timestamp::now(),
+                    u64::from(std::process::id()).wrapping_mul(looks),
+                )
+            });
+            let Some(pause) = pause else {
+                return Ok(if self.has_cleaned_all { 0 } else { EXIT_NOT_CLEAN });
+            };
+            tokio::select! {
+                signal = signals.wait_for_end_signal() => return Ok(self.interrupted(signal)),
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    fn interrupted(&self, signal: Signal) -> u8 {
+        self.terminal.note("interrupted");
+        exit_code(signal)
+    }
+
+    fn is_transient(&self, error: &anyhow::Error) -> bool {
+        let cause = error.chain().find_map(|cause| cause.downcast_ref::<Error>());
+        self.arguments.wait.is_some() && cause.is_some_and(Error::is_transient)
+    }
+
+    /// Looks for an entry to clean, and cleans it. Returns `None` if there is none.
+    async fn look(&mut self, signals: &mut Signals) -> anyhow::Result<Option<Step>> {
+        let entries = self.store.list().await?;
+        let mut next = self.cleaner.next(&entries, None, self.store.now());
+        let clusters;
+        if matches!(next, Next::Take(..)) {
+            // List the clusters after the entries: the write requires the version of the entry that was listed before.
+            clusters = self.store.clusters().await?;
+            next = self.cleaner.next(&entries, Some(&clusters), self.store.now());
+        }
+        let (entry, record) = match next {
+            Next::Take(entry, record) => (entry, record),
+            Next::Nothing(others) => {
+                self.report_others(&others);
+                return Ok(None);
+            }
+        };
+        if !take(self.store, entry, &record).await.map_err(reported)? {
+            return Ok(Some(Step::Continue));
+        }
+        let Some(janitor) = &record.janitor else {
+            return Ok(None);
+        };
+        self.clean(entry.name(), &record, janitor, signals)
+            .await
+            .map(Some)
+    }
+
+    fn report_others(&mut self, others: &[(&str, Obstacle)]) {
+        let lines: Vec<String> = others
+            .iter()
+            .map(|(name, why)| format!("{name} is not cleaned: {why}"))
+            .collect();
+        let text = lines.join("\n");
+        if text != self.reported {
+            for line in &lines {
+                self.terminal.note(line);
+            }
+            self.reported = text;
+        }
+    }
+
+    /// Runs the command for an entry that this janitor has taken, and writes what becomes of the entry.
+    async fn clean(
+        &mut self,
+        customization: &str,
+        record: &CleaningRecord,
+        janitor: &Janitor,
+        signals: &mut Signals,
+    ) -> anyhow::Result<Step> {
+        let terminal = self.terminal;
+        let holder = record.holder.as_deref();
+        let after = holder.map_or(String::new(), |holder| format!(", which {holder} held"));
+        terminal.note(&format!("cleaning {customization}{after}"));
+        let id = JanitorId(&janitor.id);
+        let renewed = RenewedLease {
+            store: self.store,
+            customization,
+            lease: id,
+            heartbeat: Heartbeat {
+                ttl: self.arguments.ttl,
+            },
+        };
+        let run = CommandRun {
+            command: &self.arguments.command,
+            variables: [
+                ("KCP_NAMESPACE", self.store.namespace()),
+                ("KCP_POOL", self.cleaner.pool.name()),
+                ("KCP_CLUSTER_DEPLOYMENT", holder.unwrap_or_default()),
+                ("KCP_CUSTOMIZATION", customization),
+                ("KCP_LEASE_ID", &janitor.id),
+            ]
+            .map(|(name, value)| (name, value.to_owned()))
+            .into(),
+            files: [("KCP_INSTALL_CONFIG", None), ("KCP_KUBECONFIG", None)],
+            grace: Duration::try_from(renewed.heartbeat.grace()).unwrap_or_default(),
+        };
+        let not_renewed = |error: &Error| {
+            terminal.warning(&format!(
+                "could not check the cleaning of {customization}: {error}"
+            ));
+        };
+        let lost = async {
+            let why = renewed.wait_until_lost(janitor.deadline, not_renewed).await;
+            format!("lost {customization}, which another janitor may clean now: {why}")
+        };
+        let ended = run.run_until_lost(lost, signals, terminal).await?;
+        let end = match ended {
+            RunEnd::Lost => {
+                self.has_cleaned_all = false;
+                return Ok(Step::Continue);
+            }
+            RunEnd::Exited { code, signal: None } | RunEnd::Exited { code: code @ 0, .. } => {
+                CommandEnd::Exited(code)
+            }
+            RunEnd::Exited { .. } | RunEnd::NotRun(_) => CommandEnd::Aborted,
+        };
+        let written = finish(self.store, customization, id, |record| {
+            self.cleaner.after(record, end)
+        })
+        .await;
+        let written = written.map_err(|error| {
+            self.has_cleaned_all = false;
+            reported(error)
+        })?;
+        self.report_end(customization, end, written.as_ref());
+        Ok(match ended {
+            RunEnd::NotRun(code) => Step::End(code),
+            RunEnd::Exited {
+                signal: Some(signal), ..
+            } => Step::End(exit_code(signal)),
+            RunEnd::Exited { .. } | RunEnd::Lost => Step::Continue,
+        })
+    }
+
+    fn report_end(&mut self, customization: &str, end: CommandEnd, after: Option<&After>) {
+        self.has_cleaned_all &= matches!(after, Some(After::Free));
+        self.terminal.note(&match (after, end) {
+            (None, _) => format!("lost {customization} before the end of the cleaning was recorded"),
+            (Some(After::Free), _) => format!("{customization} is clean, and free"),
+            (Some(After::Wait(record)), CommandEnd::Exited(code)) => format!(
+                "{customization} is not clean: the command exited with {code}, failure {} of {}",
+                record.failures, self.cleaner.failures
+            ),
+            (Some(After::Wait(_)), CommandEnd::Aborted) => {
+                format!("{customization} is not clean, and waits for another janitor")
+            }
+            (Some(After::Cordon(reason, _)), _) => {
+                format!("{customization} is not clean, and cordoned: {reason}")
+            }
+        });
+    }
+}
+
+/// Whether this signal to the janitor means that the janitor should end.
+pub(super) const fn is_end_signal(signal: Signal) -> bool {
+    matches!(signal, Signal::INT | Signal::TERM | Signal::HUP | Signal::QUIT)
+}

@@ -70,6 +70,7 @@ mod pool_hive;
 mod pool_plan;
 mod pool_recreation;
 mod pool_repair;
+mod pool_sources;
 mod pool_status;
 mod pools;
 mod predictions;

@@ -279,6 +279,22 @@ fn a_cordoned_entry_keeps_its_holder_and_gets_no_other() {
 }
 
 #[test]
+fn a_holder_of_another_customization_does_not_get_the_requested_one() {
+    with_management_cluster(async |management| {
+        let hosts = Hosts::create(management, "pool-held-instead", 2).await;
+        let by_name = |name| ["--customization", name, "-o", "json"];
+        assert_eq!(hosts.lease("rome", &by_name("host-0")).await.code, 0);
+        let refused = hosts.lease("rome", &by_name("host-1")).await;
+        assert_eq!(refused.code, 1, "{refused}");
+        assert_eq!(document(&refused)["reason"], "held");
+        let held =
+            "held: rome already holds host-0, so it cannot lease host-1; release the lease on host-0 first";
+        assert!(refused.stderr.contains(held), "{refused}");
+        assert_eq!(hosts.lease("rome", &by_name("host-0")).await.code, 0);
+    });
+}
+
+#[test]
 fn a_waiting_lessee_gets_a_released_entry() {
     with_management_cluster(async |management| {
         let hosts = Hosts::create(management, "pool-wait", 1).await;

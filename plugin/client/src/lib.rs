@@ -13,6 +13,7 @@
 //! - `flags`: kubectl's connection flags
 //! - `error`: errors of connections and requests, each with a hint
 //! - `connection`: the connection to a cluster
+//! - `published_schema`: whether a server keeps a field
 //! - [`workload`]: the connection to a workload cluster, and through it to etcd
 //! - `request`: reads objects into compact types, and sends merge patches
 //! - `written`: whether a write was stored
@@ -46,6 +47,7 @@ mod flags;
 pub mod kubeconfig;
 mod limit;
 pub mod proxy;
+mod published_schema;
 pub mod reader;
 pub mod reads;
 mod request;

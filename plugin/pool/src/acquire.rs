@@ -30,6 +30,7 @@ use crate::{
         usage::Clusters,
     },
     objects::{ClusterName, Holder, PoolName},
+    sources::lost_inventory::read_lost_inventory,
     store::{LeaseStore as _, Store},
 };
 
@@ -89,7 +90,12 @@ pub async fn acquire(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<Lea
     let (pool, hive, clusters) = (pool?, hive?, clusters?);
     let answer = |outcome| LeaseResult::new(store.namespace(), holder, outcome);
     let names = selected_entries(store, &pool, request.selection).await?;
-    if let Some(refusal) = refusal(&pool, hive, &clusters, &names, request) {
+    if let Some(mut refusal) = refusal(&pool, hive, &clusters, &names, request) {
+        if let LeaseRefusal::NoInventory { why, .. } = &mut refusal
+            && pool.spec.inventory.is_none()
+        {
+            *why = read_lost_inventory(store, &pool).await.explanation();
+        }
         return Ok(answer(LeaseOutcome::Refused(refusal)));
     }
     let template = template(store, &pool, request.install_config.is_some()).await?;
@@ -290,7 +296,10 @@ fn refusal(
 ) -> Option<LeaseRefusal> {
     let name = pool.name().to_owned();
     if pool.inventory().is_empty() {
-        return Some(LeaseRefusal::NoInventory { pool: name });
+        return Some(LeaseRefusal::NoInventory {
+            pool: name,
+            why: None,
+        });
     }
     if names.is_empty() {
         return Some(LeaseRefusal::NoEntryMatches { pool: name });

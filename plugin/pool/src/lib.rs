@@ -16,6 +16,7 @@
 //! - [`inventory`]: the limits of a pool, and its stale clusters
 //! - [`events`]: Events of leases
 //! - [`snapshot`]: the objects of one namespace, read at one time
+//! - [`sources`]: inventories that the server dropped, and Secrets that changed after clusters had been created from them
 //! - [`store`]: reads and writes on the API server
 //! - [`lease`]: the model of leases, which a page of the book describes
 //! - [`install_config`]: the install-config, and a customization's patches on it
@@ -43,6 +44,7 @@ pub mod record_versions;
 pub mod release;
 pub mod repair;
 pub mod snapshot;
+pub mod sources;
 pub mod status;
 pub mod store;
 #[cfg(any(test, feature = "testing"))]

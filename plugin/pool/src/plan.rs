@@ -15,6 +15,7 @@ use crate::{
     },
     objects::entry::Entry,
     snapshot::Snapshot,
+    sources::lost_inventory::DROPS,
 };
 
 pub mod manifest;
@@ -260,6 +261,9 @@ fn problems(
         );
     } else if let Some(shortage) = capacity.shortage() {
         problems.push(shortage.to_string());
+    }
+    if after.spec.inventory.is_some() && snapshot.drops_inventory == Some(true) {
+        problems.push(DROPS.to_owned());
     }
     if let Some(limit) = capacity.max_size.filter(|limit| capacity.clusters > *limit) {
         problems.push(format!(

@@ -1,7 +1,8 @@
 //! Finds problems of the leases of pools, and repairs them.
 //!
 //! - [`options`]: the request
-//! - [`decision`], [`hive`], [`claims`], [`leftovers`] -> [`finding`]: the problems and their remedies
+//! - [`decision`], [`hive`], [`claims`], [`leftovers`], [`old_secrets`] -> [`finding`]: the problems and their remedies
+//! - [`replacement`]: deletes a cluster, so that Hive creates another one
 //! - [`apply`]: writes entries, each after reading and checking it again
 //! - [`report`]: the findings, and the results of their remedies
 
@@ -11,7 +12,9 @@ pub mod decision;
 pub mod finding;
 mod hive;
 mod leftovers;
+mod old_secrets;
 pub mod options;
+mod replacement;
 pub mod report;
 
 use std::{collections::BTreeSet, time::Duration};
@@ -43,6 +46,7 @@ use crate::{
         decision::{findings, is_installed, updated_record},
         finding::{Cause, LeaseProblem, ProblemSubject, Remedy},
         options::RepairOptions,
+        replacement::replace_cluster,
         report::{FindingResult, RepairRefusal},
     },
     snapshot::Snapshot,
@@ -184,6 +188,9 @@ async fn apply_remedy(
             recreate_cluster(store, request, name, finding).await
         }
         ProblemSubject::Entry { .. } => apply(store, snapshot, &request.options, finding).await,
+        ProblemSubject::Cluster { .. } if finding.remedy == Remedy::Replace => {
+            replace_cluster(store, snapshot, finding).await
+        }
         ProblemSubject::Cluster { namespace, name } => {
             let mut clusters = snapshot
                 .cluster_deployments()

@@ -1,11 +1,14 @@
 //! Reads the pools of one namespace, with their entries and clusters, at one time.
 
+use std::collections::BTreeMap;
+
 use kcp_api::{
     ClusterClaim, ClusterPool,
     metadata::{Object as _, PartialObjectMetadata},
     names::label,
 };
 use kcp_client::{Error, ServerTime};
+use serde_json::Value;
 
 use crate::{
     hive::{Hive, HiveMode},
@@ -18,7 +21,11 @@ use crate::{
         cluster_deployment::{ClusterDeployment, ClusterDeployments, CustomizationCopy, Deletion as _},
         entry::Entry,
     },
-    store::{CUSTOMIZATION, LeaseStore as _, Store},
+    sources::{
+        lost_inventory::{LostInventory, applied_entries, read_drops_inventory},
+        secrets::{ComparedClusters, SecretFacts},
+    },
+    store::{CLUSTER_POOL, CUSTOMIZATION, LeaseStore as _, Store},
 };
 
 #[derive(Debug)]
@@ -38,6 +45,12 @@ pub struct Snapshot {
     /// The queues of pools; `None` if the client is not allowed to list them.
     pub queues: Option<Vec<PartialObjectMetadata>>,
     pub hive: Hive,
+    /// Whether the server drops the inventory of pools; `None` if unknown.
+    pub drops_inventory: Option<bool>,
+    /// The entries of the manifests that were last applied, for pools that have no inventory.
+    pub applied_inventories: BTreeMap<String, Vec<String>>,
+    /// What the Secrets of pools that Hive manages say about the pools' clusters, by the pool's name.
+    pub secrets: BTreeMap<String, SecretFacts>,
     /// The server's time for all decisions about this snapshot; see [`Clusters::time_of_check`].
     pub now: ServerTime,
     /// One sentence for each kind of object that the client is not allowed to read.
@@ -58,6 +71,21 @@ impl Snapshot {
         self.pools
             .iter()
             .filter(move |pool| pool.inventory().contains(&customization))
+    }
+
+    /// What is known about the inventory that the pool does not have.
+    pub fn lost_inventory(&self, pool: &ClusterPool) -> LostInventory {
+        if pool.spec.inventory.is_some() {
+            return LostInventory::default();
+        }
+        LostInventory {
+            is_dropped: self.drops_inventory,
+            applied: self
+                .applied_inventories
+                .get(pool.name())
+                .cloned()
+                .unwrap_or_default(),
+        }
     }
 
     /// The queue of a pool; `None` if it could not be read.
@@ -153,8 +181,27 @@ impl Store<'_> {
         let clusters = self.clusters().await?;
         let now = clusters.time_of_check(self.now());
         unseen.extend(clusters.error().map(ToString::to_string));
+        let is_asked = |pool: &&ClusterPool| named.is_none_or(|named| named == pool.name());
+        let mut secrets = BTreeMap::new();
+        for pool in pools.iter().filter(is_asked).filter(|pool| hive.manages(pool)) {
+            let deployments = clusters.cluster_deployments().into_iter();
+            let replaceable: Vec<_> = deployments
+                .flat_map(|all| all.in_pool(pool.name()))
+                .filter(|cluster| cluster.claim().is_none() && !cluster.is_deleting())
+                .collect();
+            let compared = ComparedClusters {
+                pool,
+                clusters: &replaceable,
+                entries: &entries,
+            };
+            let facts = Box::pin(compared.read(self, &mut unseen)).await?;
+            secrets.insert(pool.name().to_owned(), facts);
+        }
         Ok(Snapshot {
             namespace: self.namespace().to_owned(),
+            drops_inventory: read_drops_inventory(self, &pools).await,
+            applied_inventories: self.applied_inventories(&pools, named).await,
+            secrets,
             pools,
             has_all_pools,
             entries,
@@ -167,5 +214,35 @@ impl Store<'_> {
             now,
             unread_kinds: unseen,
         })
+    }
+
+    /// The entries of the manifests that were last applied, for pools that have no inventory. What cannot be read is left out.
+    async fn applied_inventories(
+        &self,
+        pools: &[ClusterPool],
+        named: Option<&str>,
+    ) -> BTreeMap<String, Vec<String>> {
+        let has_none = |name: &str| {
+            let mut pools = pools.iter();
+            pools.any(|pool| pool.name() == name && pool.spec.inventory.is_none())
+        };
+        let resource = CLUSTER_POOL.api_resource("v1");
+        let objects: Vec<Value> = match named {
+            Some(named) if has_none(named) => {
+                let read = self.connection().get_metadata(&resource, self.namespace(), named);
+                read.await.into_iter().collect()
+            }
+            None if pools.iter().any(|pool| has_none(pool.name())) => {
+                let namespace = Some(self.namespace());
+                let read = self.connection().list_metadata(&resource, namespace, None);
+                read.await.unwrap_or_default()
+            }
+            _ => Vec::new(),
+        };
+        let named = objects.iter().filter_map(|object| {
+            let name = object.pointer("/metadata/name")?.as_str()?;
+            Some((name.to_owned(), applied_entries(object)))
+        });
+        named.filter(|(name, _)| has_none(name)).collect()
     }
 }

@@ -1,21 +1,18 @@
 //! Computes the state of a pool: its entries, clusters, waiting claims, and problems.
 
 mod claims;
+mod clusters;
 
 use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
-use kcp_api::{ClusterDeployment, ClusterPool, metadata::Object, names::annotation::CLEAN_BEFORE_REUSE};
+use kcp_api::{ClusterPool, metadata::Object, names::annotation::CLEAN_BEFORE_REUSE};
 use kcp_client::{Connection, Error, ServerTime};
-use kcp_rules::syntax::parse_go_duration;
 use serde::Serialize;
 
 use crate::{
     hive::{HiveConclusion, HiveMode},
-    inventory::{
-        capacity::Capacity,
-        staleness::{PoolVersion, Staleness},
-    },
+    inventory::{capacity::Capacity, staleness::PoolVersion},
     lease::{
         queue::Place,
         reuse::Reuse,
@@ -29,14 +26,17 @@ use crate::{
     },
     repair::{
         decision::findings,
-        finding::{LeaseProblem, ProblemSubject},
+        finding::{Cause, LeaseProblem, ProblemSubject},
         options::RepairOptions,
     },
     snapshot::Snapshot,
+    sources::{lost_inventory::LostInventory, secrets::HIVE_WORKERS},
     store::Store,
 };
 pub use claims::ClaimUse;
 use claims::claim_uses;
+use clusters::cluster_use;
+pub use clusters::{ClusterUse, ClusterUseState, Delay};
 
 /// The field manager for [`Store`], which requires one although `status` writes nothing.
 const FIELD_MANAGER: &str = "kubectl-kcp";
@@ -66,6 +66,10 @@ pub struct PoolState {
     pub unclear_cleaning: Option<String>,
     /// Why the pool cannot create clusters, from the conditions that Hive writes.
     pub creation_obstacles: Vec<String>,
+    /// What is known about the inventory, if the pool has none.
+    pub lost_inventory: LostInventory,
+    /// The number of workers in the install-config template, if Hive changes it after the installation.
+    pub template_workers: Option<i64>,
     /// One sentence for each kind of object that could not be read.
     pub unread_kinds: Vec<String>,
 }
@@ -129,38 +133,11 @@ pub struct LastUse {
     pub at: Option<Timestamp>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClusterUse {
-    pub namespace: String,
-    pub name: String,
-    pub customization: Option<String>,
-    pub claim: Option<String>,
-    pub state: ClusterUseState,
-    /// The power state that Hive reports: `Running`, `Hibernating` or a state in between; `None` if Hive has not reported
-    /// it. Hive assigns only running clusters to claims.
-    pub power: Option<String>,
-    /// When the cluster began to resume, if it has exceeded the pool's `resumeTimeout`; otherwise `None`.
-    pub overdue_since: Option<Timestamp>,
-    pub created: Option<Timestamp>,
-    pub staleness: Option<Staleness>,
-    /// Whether it is unknown if the cluster was created from the pool's current version.
-    pub has_unknown_version: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClusterUseState {
-    Installing,
-    /// Hive has stopped its attempts to install the cluster.
-    Failed,
-    Installed,
-    Deleting,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 pub struct PoolProblem {
-    /// The kind of the problem: missing, broken, shared, leaked, left, short, stuck, failed, dirty (not cleaned) or unclear (an
-    /// annotation of the pool).
+    /// The kind of the problem: missing, broken, shared, leaked, left, short, lost, workers, stuck, failed, stale, dirty (not cleaned)
+    /// or unclear (an annotation of the pool).
     pub kind: &'static str,
     /// The object with the problem: `cdc/NAME`, or the pool.
     pub object: String,
@@ -192,17 +169,6 @@ impl EntryUseState {
             Self::Unreadable => "unreadable",
             Self::Deleting => "deleting",
             Self::Missing => "missing",
-        }
-    }
-}
-
-impl ClusterUseState {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Installing => "installing",
-            Self::Failed => "failed",
-            Self::Installed => "installed",
-            Self::Deleting => "deleting",
         }
     }
 }
@@ -327,6 +293,11 @@ pub fn pool_state(snapshot: &Snapshot, pool: &ClusterPool) -> PoolState {
             .filter(|_| !hive.is_managed)
             .map(str::to_owned),
         creation_obstacles: creation_problems(pool),
+        lost_inventory: snapshot.lost_inventory(pool),
+        template_workers: snapshot
+            .secrets
+            .get(pool.name())
+            .and_then(|facts| facts.changed_workers),
         unread_kinds: snapshot.unread_kinds.clone(),
     }
 }
@@ -344,25 +315,6 @@ fn creation_problems(pool: &ClusterPool) -> Vec<String> {
             format!("{condition} is {status}: {message}")
         })
         .collect()
-}
-
-/// When the cluster began to resume. `None` unless Hive manages the pool and the `resumeTimeout` of the pool has passed since. Hive
-/// computes this in the same way (openshift/hive, `pkg/controller/clusterpool/collections.go`, `isBroken`).
-fn overdue_since(snapshot: &Snapshot, pool: &ClusterPool, cluster: &ClusterDeployment) -> Option<Timestamp> {
-    const HIBERNATING: &str = "Hibernating";
-    let timeout = pool.whole_spec.pointer("/hibernationConfig/resumeTimeout")?;
-    let timeout = SignedDuration::try_from(parse_go_duration(timeout.as_str()?)?).ok()?;
-    let conditions = &cluster.status.conditions;
-    let since = conditions.last_transition_time(HIBERNATING)?;
-    let power = cluster.status.power_state.as_deref();
-    let is_resuming = cluster.spec.installed
-        && !cluster.is_deleting()
-        && cluster.spec.power_state.as_deref() == Some("Running")
-        && !matches!(power, Some("Running" | "Hibernating"))
-        && conditions.reason(HIBERNATING) == Some("ResumingOrRunning");
-    // Hive does not limit the time if the timeout is 0.
-    let is_over = timeout.is_positive() && snapshot.now.earliest.duration_since(since) >= timeout;
-    (is_resuming && is_over && snapshot.hive.manages(pool)).then_some(since)
 }
 
 fn entry_use(snapshot: &Snapshot, pool: &ClusterPool, name: &str, found: &[LeaseProblem]) -> EntryUse {
@@ -482,33 +434,6 @@ fn last_use(entry: &Entry) -> Option<LastUse> {
     })
 }
 
-fn cluster_use(
-    snapshot: &Snapshot,
-    pool: &ClusterPool,
-    cluster: &ClusterDeployment,
-    freshness: &PoolVersion<'_>,
-) -> ClusterUse {
-    ClusterUse {
-        namespace: cluster.namespace().to_owned(),
-        name: cluster.name().to_owned(),
-        customization: cluster.customization().map(str::to_owned),
-        claim: cluster.claim().map(str::to_owned),
-        state: match cluster.spec.installed {
-            _ if cluster.is_deleting() => ClusterUseState::Deleting,
-            true => ClusterUseState::Installed,
-            false if cluster.status.conditions.status("ProvisionStopped") == Some("True") => {
-                ClusterUseState::Failed
-            }
-            false => ClusterUseState::Installing,
-        },
-        power: cluster.status.power_state.clone(),
-        overdue_since: overdue_since(snapshot, pool, cluster),
-        created: cluster.creation_timestamp(),
-        staleness: freshness.staleness(cluster),
-        has_unknown_version: freshness.is_cluster_version_unknown(cluster),
-    }
-}
-
 impl PoolState {
     pub fn count(&self, state: EntryUseState) -> usize {
         let entries = self.entries.iter().filter(|entry| entry.is_in_inventory);
@@ -532,55 +457,60 @@ impl PoolState {
     pub fn problems(&self) -> Vec<PoolProblem> {
         let of_entries = self.entries.iter().flat_map(EntryUse::problems);
         let left = self.leftovers.iter().map(|finding| PoolProblem {
-            kind: "left",
+            kind: match finding.cause {
+                Cause::OldSecret { .. } => "stale",
+                _ => "left",
+            },
             object: finding.subject.short_name(),
             message: finding.sentence(),
         });
-        let short = self.capacity.shortage().map(|shortage| PoolProblem {
-            kind: "short",
-            object: format!("clusterpool/{}", self.name),
-            message: shortage.to_string(),
-        });
-        let unclear = self.unclear_cleaning.iter().map(|value| PoolProblem {
-            kind: "unclear",
-            object: format!("clusterpool/{}", self.name),
-            message: format!(
-                "annotation {CLEAN_BEFORE_REUSE} is {value:?}, which counts as true; set it to true or false"
-            ),
-        });
-        let stuck = self.creation_obstacles.iter().map(|why| PoolProblem {
-            kind: "stuck",
-            object: format!("clusterpool/{}", self.name),
-            message: why.clone(),
-        });
-        let failed = |cluster: &&ClusterUse| cluster.state == ClusterUseState::Failed;
-        let failed = self.clusters.iter().filter(failed).map(|cluster| PoolProblem {
-            kind: "failed",
-            object: format!("cd/{}", cluster.name),
-            message: "Hive has stopped installing the cluster; see the ClusterDeployment's condition \
-                ProvisionStopped"
-                .to_owned(),
-        });
-        let overdue = self.clusters.iter().filter_map(|cluster| {
-            let since = cluster.overdue_since?.strftime("%Y-%m-%dT%H:%M:%SZ");
-            let what = match &cluster.claim {
-                None => "Hive deletes the cluster and creates another one".to_owned(),
-                Some(claim) => format!(
-                    "Hive does not replace a claimed cluster; if it cannot resume, delete ClusterClaim {claim}"
-                ),
-            };
-            Some(PoolProblem {
-                kind: "failed",
-                object: format!("cd/{}", cluster.name),
-                message: format!(
-                    "the cluster has been resuming since {since}, and has exceeded the pool's resumeTimeout; {what}"
-                ),
-            })
-        });
+        let short = self.capacity.shortage();
+        let short = short.map(|shortage| self.problem("short", shortage.to_string()));
+        let stuck = self.creation_obstacles.iter();
+        let stuck = stuck.map(|why| self.problem("stuck", why.clone()));
         let claims = self.claims.iter().filter_map(ClaimUse::problem);
-        let of_pool = short.into_iter().chain(unclear).chain(stuck).chain(claims);
-        let of_clusters = failed.chain(overdue);
+        let lost = self
+            .lost_inventory
+            .problem()
+            .map(|message| self.problem("lost", message));
+        let workers = self.template_workers.map(|workers| {
+            let message = format!(
+                "the install-config template has {workers} workers, but Hive changes the workers of each cluster to {HIVE_WORKERS} after \
+                 the installation; set spec.skipMachinePools to true to keep the workers of the template"
+            );
+            self.problem("workers", message)
+        });
+        let unclear = self.unclear_cleaning.iter().map(|value| {
+            let message = format!(
+                "annotation {CLEAN_BEFORE_REUSE} is {value:?}, which counts as true; set it to true or false"
+            );
+            self.problem("unclear", message)
+        });
+        let of_pool = short
+            .into_iter()
+            .chain(unclear)
+            .chain(lost)
+            .chain(workers)
+            .chain(stuck)
+            .chain(claims);
+        let of_clusters = self.clusters.iter().filter_map(ClusterUse::failure);
+        let of_clusters = of_clusters.chain(
+            self.clusters
+                .iter()
+                .filter_map(|cluster| cluster.delay_problem(self)),
+        );
         of_pool.chain(of_entries).chain(of_clusters).chain(left).collect()
+    }
+}
+
+impl PoolState {
+    /// A problem of the pool itself.
+    fn problem(&self, kind: &'static str, message: String) -> PoolProblem {
+        PoolProblem {
+            kind,
+            object: format!("clusterpool/{}", self.name),
+            message,
+        }
     }
 }
 

@@ -73,12 +73,15 @@ pub enum PoolCommand {
     ///
     /// The command never frees a customization while a cluster deployment uses it. After the cluster deployment has
     /// been deleted, the customization stays reserved until the grace period and its lease have both ended. With
-    /// --recreate, the command creates the cluster deployment again instead. Exits with 1 while any problem remains.
+    /// --recreate, the command creates the cluster deployment again instead. In pools that Hive manages, the command deletes
+    /// unclaimed clusters whose install-config template has changed, one at a time, so that Hive creates others. Exits with 1
+    /// while any problem remains.
     Repair(RepairArguments),
     /// Show the entries of pools, their holders, and problems
     ///
     /// Exits with 1 if an entry is missing, broken, shared or leaked, if the inventory has fewer entries than the pool's
-    /// size, or if Hive cannot create clusters.
+    /// size or was dropped by the server, if Hive cannot create clusters, or if a cluster is broken or was created from an old
+    /// Secret.
     Status(PoolStatusArguments),
     /// Run a command while holding a lease or a claim
     ///

@@ -164,16 +164,16 @@ async fn rounds(server: &PoolServer, namespace: &str, counts: &[usize], rounds: 
             waiting.push(hosts.wait(name, *count).await);
         }
         hosts.release("holder").await;
-        let served = names.iter().zip(waiting);
-        let served = served.map(|(name, waiting)| hosts.serve(name, waiting));
-        let served = futures_util::future::join_all(served).await;
-        for (had, count) in served.iter().zip(counts) {
+        let lessees = names.iter().zip(waiting);
+        let lessees = lessees.map(|(name, waiting)| hosts.serve(name, waiting));
+        let lessees = futures_util::future::join_all(lessees).await;
+        for (had, count) in lessees.iter().zip(counts) {
             assert_eq!(had.entries.len(), *count, "{}", had.lessee);
         }
-        let order: Vec<_> = served.iter().map(|had| had.from).collect();
+        let order: Vec<_> = lessees.iter().map(|had| had.from).collect();
         assert!(order.is_sorted(), "round {round}: {order:?}");
         assert_eq!(hosts.held().await, BTreeMap::new(), "round {round}");
-        sets.extend(served);
+        sets.extend(lessees);
     }
     let versions = server.history().take(namespace).await.unwrap().entries;
     for had in &sets {

@@ -110,6 +110,8 @@ pub enum LeaseRefusal {
     },
     NoInventory {
         pool: String,
+        /// Why the pool has none, if this is known.
+        why: Option<String>,
     },
     /// The request is for more entries than the pool's inventory has, or than the selection allows.
     TooFewEntries {
@@ -304,15 +306,15 @@ impl fmt::Display for LeaseRefusal {
                 is_selection,
                 count,
             } => f.write_str(&too_few_entries(pool, *entries, *is_selection, *count)),
-            Self::NoInventory { pool } => write!(f, "pool {pool} has no inventory, so nothing can be leased"),
+            Self::NoInventory { pool, why } => {
+                write!(f, "pool {pool} has no inventory, so nothing can be leased")?;
+                why.as_ref().map_or(Ok(()), |why| write!(f, ": {why}"))
+            }
             Self::PoolPatchProblem {
                 pool,
                 customization,
                 why,
-            } => write!(
-                f,
-                "cannot apply customization {customization}, the customizationRef of pool {pool}: {why}"
-            ),
+            } => f.write_str(&pool_patch_problem(pool, customization, why)),
             Self::PoolDeleting { pool } => write!(f, "pool {pool} is being deleted"),
             Self::ClusterDeleting {
                 cluster_deployment,
@@ -364,11 +366,10 @@ impl fmt::Display for LeaseRefusal {
                 customization,
                 cluster_deployment,
                 why,
-            } => write!(
-                f,
-                "{}: {why}",
-                unfinished_message(customization, cluster_deployment)
-            ),
+            } => {
+                let message = unfinished_message(customization, cluster_deployment);
+                write!(f, "{message}: {why}")
+            }
             Self::NotManagedByHive { pool, because } => write!(
                 f,
                 "Hive does not appear to manage pool {pool} ({because}), so a claim would stay pending; if Hive does \
@@ -534,6 +535,10 @@ fn held_with_patch_problem(cluster_deployment: &str, customization: &str, why: &
         "{cluster_deployment} already holds {customization}, but the patches of {customization} cannot be applied: {why}; to \
         get another entry, release the lease on {customization}, or pass another name with --cluster-deployment"
     )
+}
+
+fn pool_patch_problem(pool: &str, customization: &str, why: &str) -> String {
+    format!("cannot apply customization {customization}, the customizationRef of pool {pool}: {why}")
 }
 
 fn bound_but_unavailable(cluster_deployment: &str, entry: &str) -> String {

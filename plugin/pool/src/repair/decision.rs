@@ -25,6 +25,7 @@ use crate::{
         finding::{Cause, LeaseProblem, ProblemSubject, Remedy, StatusFault},
         hive::check_hive_entry,
         leftovers::{check_copy, check_finalizer, check_old_record},
+        old_secrets::check_secrets,
         options::RepairOptions,
     },
     snapshot::Snapshot,
@@ -49,7 +50,12 @@ pub fn findings(snapshot: &Snapshot, options: &RepairOptions<'_>) -> Vec<LeasePr
         .filter_map(|lease| check_old_record(lease, options));
     let claims = snapshot.claims.iter();
     let claims = claims.filter_map(|claim| check_claim(snapshot, claim, options));
-    let after: Vec<_> = clusters.chain(copies).chain(claims).chain(old).collect();
+    let after: Vec<_> = clusters
+        .chain(copies)
+        .chain(claims)
+        .chain(check_secrets(snapshot, options))
+        .chain(old)
+        .collect();
     entries.into_iter().chain(after).collect()
 }
 

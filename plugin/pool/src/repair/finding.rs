@@ -61,6 +61,8 @@ pub enum Cause {
     Leftover(&'static str),
     /// Hive causes the problem. Contains a sentence about it.
     Hive { what: String },
+    /// A Secret changed after the cluster had been created from it. Contains a sentence about it.
+    OldSecret { what: String },
     /// The entry has no problem. The user named it with `--force`, but it is not freed, for this reason.
     InUse { why: String },
 }
@@ -99,6 +101,8 @@ pub enum Remedy {
     Recreate,
     /// Remove the finalizer from the object, or delete the object.
     Remove,
+    /// Delete the cluster, so that Hive creates another one.
+    Replace,
     /// Free the entry, but only if the user names it with `--force`.
     Force,
     /// Change nothing, because the user must decide.
@@ -124,6 +128,7 @@ impl Remedy {
             Self::Record { .. } | Self::Reserve { .. } => "record",
             Self::Recreate => "recreate",
             Self::Remove => "remove",
+            Self::Replace => "replace",
             Self::Force => "force",
             Self::None => "none",
         }
@@ -141,6 +146,7 @@ impl Cause {
             Self::Unknown { .. } => "unknown",
             Self::Leftover(_) => "left",
             Self::Hive { .. } => "hive",
+            Self::OldSecret { .. } => "old-secret",
             Self::InUse { .. } => "in-use",
         }
     }
@@ -186,7 +192,7 @@ impl LeaseProblem {
             }
             Cause::Unknown { why } => why.clone(),
             Cause::Leftover(what) => (*what).to_owned(),
-            Cause::Hive { what } => what.clone(),
+            Cause::Hive { what } | Cause::OldSecret { what } => what.clone(),
             Cause::InUse { why } => format!("not freed: {why}"),
         }
     }

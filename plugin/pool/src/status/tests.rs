@@ -6,7 +6,7 @@ use crate::{
     objects::CleaningRecord,
     status::{ClusterUseState, EntryUseState, PoolProblem},
     testing::{
-        objects::{JUST_NOW, LONG_AGO, Objects, asking, being_cleaned, cleaning, entry},
+        objects::{JUST_NOW, LONG_AGO, Objects, asking, being_cleaned, cleaning, entry, pool_object},
         states::{busy, claims, resuming, state, states},
     },
 };
@@ -97,7 +97,7 @@ fn lists_every_kind_of_problem() {
         .iter()
         .map(|(_, state)| state.problems().is_empty())
         .collect();
-    assert_eq!(are_good, [false, false, false, true, true]);
+    assert_eq!(are_good, [false, false, false, true, true, false, false, true]);
     let stuck: Vec<_> = states[1]
         .1
         .problems()
@@ -147,6 +147,11 @@ fn a_cluster_that_resumes_longer_than_the_resume_timeout_is_a_problem() {
             None,
         ),
         ("no timeout", set("/pool/spec/hibernationConfig", json!({})), None),
+        (
+            "a timeout of zero",
+            set("/pool/spec/hibernationConfig/resumeTimeout", "0s".into()),
+            None,
+        ),
         ("without Hive", set("/pool/metadata/finalizers", json!([])), None),
         (
             "resumes since a minute",
@@ -234,4 +239,91 @@ fn a_cleaning_that_waits_too_long_or_failed_is_a_problem() {
         });
         assert_eq!(problems(&unclear), Vec::from_iter(expected));
     }
+}
+
+#[test]
+fn without_a_resume_timeout_a_cluster_that_does_not_resume_is_a_problem_for_claims_that_wait() {
+    let resuming_with = |timeout: Value| {
+        let mut objects = resuming();
+        objects.pools[0]["spec"]["hibernationConfig"] = timeout;
+        objects
+    };
+    let waiting = |count: usize| -> Vec<Value> {
+        let claim = |index| {
+            json!({
+                "metadata": {"name": format!("claim-{index}"), "creationTimestamp": JUST_NOW},
+                "spec": {"clusterPoolName": "pool"},
+            })
+        };
+        (0..count).map(claim).collect()
+    };
+    let mut claimed = resuming_with(json!({}));
+    claimed.clusters[0]["spec"]["clusterPoolRef"]["claimName"] = "for-qa".into();
+    let mut recent = resuming_with(json!({}));
+    recent.clusters[0]["status"]["conditions"][0]["lastTransitionTime"] = "2026-11-21T04:30:01Z".into();
+    let mut being_deleted = waiting(1);
+    being_deleted[0]["metadata"]["deletionTimestamp"] = JUST_NOW.into();
+    for (case, objects, claims, expected) in [
+        ("no claim waits", resuming_with(json!({})), waiting(0), None),
+        (
+            "one claim waits",
+            resuming_with(json!({})),
+            waiting(1),
+            Some("1 ClusterClaim waits"),
+        ),
+        (
+            "two claims wait, and the timeout is zero",
+            resuming_with(json!({"resumeTimeout": "0s"})),
+            waiting(2),
+            Some("2 ClusterClaims wait"),
+        ),
+        (
+            "the claim is being deleted",
+            resuming_with(json!({})),
+            being_deleted,
+            None,
+        ),
+        ("the cluster is claimed", claimed, waiting(1), None),
+        ("it resumes since 30 minutes", recent, waiting(1), None),
+    ] {
+        let expected: Vec<_> = expected
+            .map(|waits| {
+                format!(
+                    "the cluster has been resuming since 2026-11-21T04:00:00Z, and {waits}; without \
+                     spec.hibernationConfig.resumeTimeout of the pool, Hive never replaces the cluster; set it, or delete the \
+                     ClusterDeployment"
+                )
+            })
+            .into_iter()
+            .collect();
+        let problems = state(&objects, &claims).problems();
+        let found: Vec<_> = problems.into_iter().map(|problem| problem.message).collect();
+        assert_eq!(found, expected, "{case}");
+    }
+}
+
+#[test]
+fn an_inventory_that_the_server_dropped_is_a_problem_if_the_last_manifest_has_it() {
+    let mut pool = pool_object("pool", &json!({}));
+    let lost = |pool: &Value, drops, applied: &[&str]| {
+        let objects = Objects {
+            pools: vec![pool.clone()],
+            drops_inventory: drops,
+            applied_inventories: [(
+                "pool".to_owned(),
+                applied.iter().map(|name| (*name).to_owned()).collect(),
+            )]
+            .into(),
+            ..Objects::default()
+        };
+        let state = state(&objects, &[]);
+        let kinds: Vec<_> = state.problems().iter().map(|problem| problem.kind).collect();
+        (state.lost_inventory.is_dropped, kinds)
+    };
+    assert_eq!(lost(&pool, Some(true), &["host-a"]), (Some(true), vec!["lost"]));
+    assert_eq!(lost(&pool, Some(false), &["host-a"]), (Some(false), vec!["lost"]));
+    assert_eq!(lost(&pool, None, &["host-a"]), (None, vec!["lost"]));
+    assert_eq!(lost(&pool, Some(true), &[]), (Some(true), vec![]));
+    pool["spec"]["inventory"] = json!([{"name": "host-a"}]);
+    assert_eq!(lost(&pool, Some(false), &["host-a"]), (None, vec!["missing"]));
 }

@@ -1,6 +1,6 @@
 //! The objects of a namespace in JSON.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use kcp_api::{ClusterPool, names::annotation::CLEAN_BEFORE_REUSE};
 use kcp_client::ServerTime;
@@ -19,6 +19,7 @@ use crate::{
         record::{CONDITION, LeaseRecord, LeaseState},
     },
     snapshot::Snapshot,
+    sources::secrets::SecretFacts,
 };
 
 /// The time of the tests.
@@ -38,6 +39,9 @@ pub struct Objects {
     pub claims: Vec<Value>,
     pub old_records: Vec<Value>,
     pub queues: Vec<Value>,
+    pub drops_inventory: Option<bool>,
+    pub applied_inventories: BTreeMap<String, Vec<String>>,
+    pub secrets: BTreeMap<String, SecretFacts>,
 }
 
 /// Decodes an object.
@@ -75,6 +79,9 @@ impl Objects {
             claims: self.claims.iter().map(read).collect(),
             old_records: self.old_records.iter().map(read).collect(),
             queues: Some(self.queues.iter().map(read).collect()),
+            drops_inventory: self.drops_inventory,
+            applied_inventories: self.applied_inventories.clone(),
+            secrets: self.secrets.clone(),
             hive: Hive {
                 config: Presence::Absent,
                 ..Hive::UNKNOWN

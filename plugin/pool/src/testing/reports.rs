@@ -65,7 +65,7 @@ pub fn all_causes() -> Objects {
             "status": {"conditions": [{"type": "Pending", "status": "False", "lastTransitionTime": LONG_AGO}]},
         })],
         old_records: vec![json!({"metadata": {"name": "kcp-pool-host-1", "namespace": "d"}})],
-        queues: Vec::new(),
+        ..Objects::default()
     }
 }
 

@@ -1,9 +1,12 @@
 //! States of pools.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use crate::{
     objects::record::{LeaseRecord, LeaseState},
+    sources::secrets::{Comparison, SecretChange, SecretFacts},
     status::{PoolState, pool_state},
     testing::objects::{
         JUST_NOW, LONG_AGO, Objects, cluster, entry, in_use, lease, leased, named, pool_object, queue,
@@ -138,6 +141,46 @@ pub fn resuming() -> Objects {
     objects
 }
 
+/// A pool that Hive manages, whose template changed after its two clusters had been created.
+pub fn changed_secrets() -> Objects {
+    let mut objects = Objects {
+        pools: vec![pool_object(
+            "pool",
+            &json!({
+                "platform": {"aws": {"credentialsSecretRef": {"name": "aws-creds"}, "region": "region"}},
+                "baseDomain": "test-domain", "imageSetRef": {"name": "test-image-set"},
+                "inventory": [{"name": "host-1"}, {"name": "host-2"}], "size": 2,
+            }),
+        )],
+        ..Objects::default()
+    };
+    objects.pools[0]["metadata"]["finalizers"] = json!(["hive.openshift.io/clusters"]);
+    for (name, host) in [("bern", "host-1"), ("kyiv", "host-2")] {
+        objects.entries.push(named(host, entry("False", Some(name))));
+        objects
+            .clusters
+            .push(made_from(VERSION, cluster(name, "pool", Some(host)), true));
+    }
+    let facts = SecretFacts {
+        template: Some(SecretChange {
+            name: "template".to_owned(),
+            at: JUST_NOW.parse().ok(),
+        }),
+        credentials: None,
+        comparisons: [
+            ("bern".to_owned(), Comparison::Differs),
+            (
+                "kyiv".to_owned(),
+                Comparison::Unknown("the key is missing".to_owned()),
+            ),
+        ]
+        .into(),
+        changed_workers: Some(0),
+    };
+    objects.secrets = [("pool".to_owned(), facts)].into();
+    objects
+}
+
 /// One example of each kind, by name.
 pub fn states() -> Vec<(&'static str, PoolState)> {
     let mut quiet = Objects::entry(entry("True", None));
@@ -154,11 +197,24 @@ pub fn states() -> Vec<(&'static str, PoolState)> {
     let mut failed = cluster("bern", "pool", None);
     failed["status"] = json!({"conditions": [{"type": "ProvisionStopped", "status": "True"}]});
     stuck.clusters = vec![failed];
+    let lost = Objects {
+        pools: vec![pool_object("pool", &json!({}))],
+        drops_inventory: Some(true),
+        applied_inventories: [("pool".to_owned(), vec!["host-a".to_owned()])].into(),
+        ..Objects::default()
+    };
+    let old_definition = Objects {
+        applied_inventories: BTreeMap::new(),
+        ..lost.clone()
+    };
     vec![
         ("busy", state(&busy(), &claims())),
         ("stuck", state(&stuck, &[])),
         ("resuming", state(&resuming(), &[])),
         ("quiet", state(&quiet, &[])),
         ("without inventory", state(&bare, &[])),
+        ("changed secrets", state(&changed_secrets(), &[])),
+        ("lost inventory", state(&lost, &[])),
+        ("old definition", state(&old_definition, &[])),
     ]
 }

@@ -33,6 +33,10 @@ pub(super) async fn read(connection: &Connection, namespace: Option<&str>) -> Re
         let objects: Option<Vec<Box<RawValue>>> = list(connection, &served, &kind, namespace).await?;
         match objects {
             Some(objects) => {
+                if subject == Subject::ClusterPool && !objects.is_empty() {
+                    let keeps = connection.keeps_field(&kind, "v1", &["spec", "inventory"]);
+                    input.drops_inventory = keeps.await.ok().flatten().map(|keeps| !keeps);
+                }
                 let texts = objects.into_iter().map(|object| object.get().to_owned());
                 input.add_listed(subject, texts);
             }

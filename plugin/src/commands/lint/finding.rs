@@ -123,13 +123,15 @@ pub(crate) enum LintRule {
     FieldMoved,
     /// The kind has no such field.
     FieldUnknown,
+    /// The server drops the inventory of a `ClusterPool`.
+    InventoryDropped,
 }
 
 /// The page of the book that lists these problems.
 pub(in crate::commands) const PAGE: &str = "commands/lint.html#problems-that-only-lint-finds";
 
 impl LintRule {
-    pub(in crate::commands) const ALL: [Self; 12] = [
+    pub(in crate::commands) const ALL: [Self; 13] = [
         Self::KindMissing,
         Self::VersionUnserved,
         Self::Undecodable,
@@ -142,6 +144,7 @@ impl LintRule {
         Self::FieldInvalid,
         Self::FieldMoved,
         Self::FieldUnknown,
+        Self::InventoryDropped,
     ];
 
     /// The id of the problem, in the form of rule ids: `<field>-<fault>`.
@@ -159,6 +162,7 @@ impl LintRule {
             Self::FieldInvalid => "field-invalid",
             Self::FieldMoved => "field-moved",
             Self::FieldUnknown => "field-unknown",
+            Self::InventoryDropped => "inventory-dropped",
         }
     }
 
@@ -179,6 +183,7 @@ impl LintRule {
             Self::FieldInvalid => "a field must have a value that the schema of the kind allows",
             Self::FieldMoved => "a field must exist in the `apiVersion` of the object",
             Self::FieldUnknown => "a field must be one that the kind has",
+            Self::InventoryDropped => "the server must keep the inventory of a ClusterPool",
         }
     }
 
@@ -201,6 +206,9 @@ impl LintRule {
                 "An API server drops a field that the version does not have, and rejects a field that has another type there."
             }
             Self::FieldUnknown => "An API server drops the field, so the field has no effect.",
+            Self::InventoryDropped => {
+                "Hive creates clusters without customizations, with the same names and addresses."
+            }
             Self::HealthCheckIdle => {
                 "A control plane Machine that fails stays as it is, and the next failure may cost etcd its quorum."
             }
@@ -229,7 +237,8 @@ impl LintRule {
             | Self::KeyDuplicate
             | Self::Unrendered
             | Self::FieldMoved
-            | Self::FieldUnknown => Action::Warn,
+            | Self::FieldUnknown
+            | Self::InventoryDropped => Action::Warn,
             Self::KindMissing | Self::VersionUnserved | Self::Undecodable | Self::FieldInvalid => {
                 Action::Deny
             }

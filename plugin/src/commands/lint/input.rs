@@ -8,7 +8,9 @@ use std::{
 
 use jiff::Timestamp;
 use kcp_api::Machine;
+use kcp_pool::sources::lost_inventory::{LostInventory, applied_entries};
 use kcp_rules::Configuration;
+use serde_json::Value;
 
 use crate::commands::lint::{
     check::{Linter, Write},
@@ -39,6 +41,8 @@ pub(super) struct Input {
     namespace: String,
     /// Whether to fill the variables of files from the environment.
     pub(super) substitutes: bool,
+    /// Whether the cluster drops the inventory of `ClusterPools`; `None` if unknown.
+    pub(super) drops_inventory: Option<bool>,
     report: LintReport,
 }
 
@@ -50,6 +54,7 @@ impl Input {
             related_objects: RelatedObjects::default(),
             namespace: namespace.to_owned(),
             substitutes: false,
+            drops_inventory: None,
             report: LintReport::new(place),
         }
     }
@@ -191,6 +196,7 @@ impl Input {
             namespace,
             mut report,
             substitutes: _,
+            drops_inventory,
         } = self;
         let default = Configuration::default();
         let linter = Linter {
@@ -237,6 +243,9 @@ impl Input {
                     if subject == Subject::Cluster {
                         faults.extend(check_of_topology(&object));
                     }
+                    if subject == Subject::ClusterPool && object.is_from_cluster() {
+                        faults.extend(lost_inventory(&object.text, drops_inventory));
+                    }
                     if let Some(located) = object.located() {
                         schema::check(located, before.and_then(Object::located), true, &mut faults);
                     }
@@ -272,6 +281,24 @@ fn filled(file: &Path, content: Vec<u8>) -> Result<Vec<u8>, SourceError> {
             path: file.display().to_string(),
             cause,
         })
+}
+
+/// The problem that the cluster drops, or dropped, the inventory of a stored `ClusterPool`, given as JSON.
+fn lost_inventory(pool: &str, is_dropped: Option<bool>) -> Option<Fault> {
+    let pool: Value = serde_json::from_str(pool).ok()?;
+    if pool.pointer("/spec/inventory").is_some() {
+        return None;
+    }
+    let lost = LostInventory {
+        is_dropped,
+        applied: applied_entries(&pool),
+    };
+    let message = format!("Required value: {}", lost.explanation()?);
+    Some(Fault::from_lint(
+        LintRule::InventoryDropped,
+        "spec.inventory",
+        &message,
+    ))
 }
 
 fn unread(error: &SourceError) -> UnreadFile {

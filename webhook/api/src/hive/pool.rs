@@ -137,6 +137,12 @@ pub struct ClusterPoolSpec {
     /// The Secret with the install-config template for all clusters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub install_config_secret_template_ref: Option<LocalReference>,
+    /// Whether Hive creates no MachinePool for the workers of each cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skip_machine_pools: Option<bool>,
+    /// What Hive does about clusters that do not resume.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hibernation_config: Option<HibernationConfig>,
     /// A customization for all clusters of the pool; it is never leased.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub customization_ref: Option<LocalReference>,
@@ -152,6 +158,20 @@ pub struct ClusterPoolSpec {
 pub struct ClusterImageSetReference {
     /// The name of the `ClusterImageSet`.
     pub name: String,
+}
+
+/// What Hive does about clusters that do not resume.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct HibernationConfig {
+    /// How long an unclaimed cluster may take to resume before Hive replaces it, as a Go duration. Zero means no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(regex(pattern = r"^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$"))
+    )]
+    pub resume_timeout: Option<String>,
 }
 
 /// One entry of an inventory.

@@ -155,9 +155,12 @@ fn deleted_while_in_use(change: &Change<'_, ClusterDeploymentCustomization<'_>>,
             ),
             cleaning_remedy(customization, name),
         ));
-    } else if matches!(lease, Reservation::Leased(_) | Reservation::Unreadable(_))
-        && !lease.has_ended(change.context.now)
-    {
+    } else if let Reservation::Unreadable(why) = &lease {
+        faults.push(fault(
+            format!("the customization counts as leased, by nobody known, because {why}"),
+            force_remedy(customization, name),
+        ));
+    } else if matches!(lease, Reservation::Leased(_)) && !lease.has_ended(change.context.now) {
         let until = lease
             .end()
             .map_or_else(String::new, |until| format!(" until {until}"));
@@ -184,6 +187,16 @@ fn cleaning_remedy(customization: &ClusterDeploymentCustomization<'_>, name: &st
     } else {
         wait.to_owned()
     }
+}
+
+/// How to free a customization whose holder is unknown.
+fn force_remedy(customization: &ClusterDeploymentCustomization<'_>, name: &str) -> String {
+    let free = "if nobody uses its names and addresses, free the customization first";
+    if !is_name(name) {
+        return free.to_owned();
+    }
+    let namespace = customization.metadata.namespace_flag();
+    format!("{free}: kubectl kcp pool repair --yes --force {name}{namespace}")
 }
 
 /// How to release the lease. The text contains a command only if the names in the status are valid, because other

@@ -1,16 +1,20 @@
 //! The platform and the size of a cluster pool.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, time::Duration};
 
 use kcp_api::names::annotation::CLEAN_BEFORE_REUSE;
 
 use crate::{
     action::Action,
-    api::{ClusterPool, hive::ClusterPoolSpec},
+    api::{
+        ClusterPool,
+        hive::{ClusterPoolSpec, LocalReference},
+    },
     cel::Cel,
     change::Change,
     fault::{CauseReason, Fault, Faults, quote},
     rule::{Check, InTopology, ON_WRITE, Rule, Scope},
+    syntax::parse_go_duration,
     topics::Topic,
 };
 
@@ -117,10 +121,45 @@ const RULES: &[Rule] = &[
         check: Check::ClusterPool(clean_before_reuse_unclear),
         cel: Cel::Faults(include_str!("cel/clean-before-reuse-unclear.cel")),
     },
+    // hibernateAfter does not matter: Hive applies it to claimed clusters only (pkg/controller/hibernation/
+    // hibernation_controller.go), and replaces unclaimed clusters only.
+    Rule {
+        id: "resume-timeout-missing",
+        summary: "a pool of hibernating clusters should limit how long they resume",
+        why: "Without resumeTimeout, Hive waits without end for an unclaimed cluster that cannot resume, for example because \
+              its certificates have expired. Meanwhile, ClusterClaims wait.",
+        operations: ON_WRITE,
+        action: Action::Warn,
+        scope: Scope::Object,
+        overridable: false,
+        topology: InTopology::Unjudged,
+        source: "Hive, pkg/controller/clusterpool/collections.go, isBroken: without resumeTimeout, no cluster is broken \
+                 because it does not resume",
+        check: Check::ClusterPool(resume_timeout_missing),
+        cel: Cel::Faults(include_str!("cel/resume-timeout-missing.cel")),
+    },
+    Rule {
+        id: "machine-pools-unspecified",
+        summary: "a pool with an install-config template should set skipMachinePools",
+        why: "Unless skipMachinePools is true, Hive creates a MachinePool with 3 workers for each cluster. After the \
+              installation, Hive changes the workers that the install-config template describes.",
+        operations: ON_WRITE,
+        action: Action::Warn,
+        scope: Scope::Object,
+        overridable: false,
+        topology: InTopology::Unjudged,
+        source: "Hive, docs/clusterpools.md, section \"Install Config Template\"; pkg/clusterresource/builder.go, \
+                 generateMachinePool",
+        check: Check::ClusterPool(machine_pools_unspecified),
+        cel: Cel::Faults(include_str!("cel/machine-pools-unspecified.cel")),
+    },
 ];
 
 /// The platforms on which clusters cannot hibernate.
 const WITHOUT_HIBERNATION: &[&str] = &["openstack", "vsphere"];
+
+/// The platforms on which Hive hibernates clusters (openshift/hive, `pkg/controller/hibernation`).
+const WITH_HIBERNATION: &[&str] = &["aws", "azure", "gcp", "ibmcloud"];
 
 /// The names of the platforms that the pool sets. A null value means unset.
 fn platforms(spec: &ClusterPoolSpec) -> impl Iterator<Item = &str> {
@@ -267,4 +306,42 @@ fn clean_before_reuse_unclear(change: &Change<'_, ClusterPool<'_>>, faults: &mut
             .into(),
         remedy: "set it to true or false".into(),
     });
+}
+
+fn resume_timeout_missing(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
+    let spec = &change.new.spec;
+    let running = spec.running_count.unwrap_or(0);
+    let hibernates =
+        (0..spec.size).contains(&running) && platforms(spec).any(|name| WITH_HIBERNATION.contains(&name));
+    let timeout = spec
+        .hibernation_config
+        .as_ref()
+        .and_then(|config| config.resume_timeout.as_deref());
+    let is_limited = timeout.is_some_and(|timeout| parse_go_duration(timeout) != Some(Duration::ZERO));
+    if hibernates && !is_limited {
+        faults.push(Fault {
+            field: "spec.hibernationConfig.resumeTimeout".into(),
+            reason: CauseReason::Required,
+            value: None,
+            detail: "some clusters of the pool hibernate, and without a timeout, Hive never replaces one that cannot resume"
+                .into(),
+            remedy: "set a duration in which every cluster resumes, such as 30m".into(),
+        });
+    }
+}
+
+fn machine_pools_unspecified(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
+    let spec = &change.new.spec;
+    let template = spec.install_config_secret_template_ref.as_ref();
+    if template.and_then(LocalReference::name).is_some() && spec.skip_machine_pools.is_none() {
+        faults.push(Fault {
+            field: "spec.skipMachinePools".into(),
+            reason: CauseReason::Required,
+            value: None,
+            detail: "after the installation, Hive changes the workers of the install-config template to 3 workers of its own \
+                     MachinePool"
+                .into(),
+            remedy: "set true to keep the workers of the template, or false if Hive should manage them".into(),
+        });
+    }
 }

@@ -1,7 +1,6 @@
 //! Repairs under contention and faults.
 
 use crate::{
-    hive::{Hive, Presence},
     lease::{rule::DEFAULT_GRACE, usage::Clusters},
     objects::record::LeaseState,
     repair::{
@@ -13,7 +12,7 @@ use crate::{
     store::LeaseStore as _,
     testing::{
         fake::{Fake, Fault},
-        objects::{LONG_AGO, cluster, gone, in_use, leased},
+        objects::{LONG_AGO, Objects, cluster, gone, in_use, leased},
     },
 };
 
@@ -26,21 +25,10 @@ const OPTIONS: RepairOptions<'_> = RepairOptions {
 
 async fn snapshot(fake: &Fake) -> Snapshot {
     Snapshot {
-        namespace: "d".to_owned(),
-        pools: Vec::new(),
-        has_all_pools: true,
         entries: fake.list().await.unwrap(),
         clusters: fake.clusters().await.unwrap(),
-        copies: Vec::new(),
-        claims: Vec::new(),
-        old_records: Vec::new(),
-        queues: Some(Vec::new()),
-        hive: Hive {
-            config: Presence::Absent,
-            ..Hive::UNKNOWN
-        },
         now: fake.now(),
-        unread_kinds: Vec::new(),
+        ..Objects::default().snapshot()
     }
 }
 

@@ -790,6 +790,7 @@ mod tests {
         };
         let no_inventory = LeaseRefusal::NoInventory {
             pool: "vsphere".to_owned(),
+            why: Some("the server drops it".to_owned()),
         };
         let deleting = LeaseRefusal::PoolDeleting {
             pool: "vsphere".to_owned(),

@@ -41,6 +41,10 @@ pub(crate) struct PoolStatus {
     /// Hive knows.
     version: Option<String>,
     capacity: CapacityDocument,
+    /// Whether the server drops an inventory, because its definition of ClusterPool has no field `spec.inventory`. Absent if the
+    /// pool has an inventory, or if this is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    drops_inventory: Option<bool>,
     entries: Vec<EntryDocument>,
     clusters: Vec<ClusterDocument>,
     /// The ClusterClaims that have a cluster, oldest first.
@@ -241,6 +245,7 @@ impl PoolStatus {
                 capacity: pool.capacity,
                 stale: pool.count_stale_clusters(),
             },
+            drops_inventory: pool.lost_inventory.is_dropped,
             entries: pool.entries.iter().map(EntryDocument::new).collect(),
             clusters: pool.clusters.iter().map(ClusterDocument::new).collect(),
             claims: pool.claims.iter().filter_map(ClaimDocument::new).collect(),

@@ -107,7 +107,7 @@ pub(crate) fn render_pool(pool: &PoolState, now: Timestamp, layout: Layout) -> S
     }
     if problems
         .iter()
-        .any(|problem| ["leaked", "left"].contains(&problem.kind))
+        .any(|problem| ["leaked", "left", "stale"].contains(&problem.kind))
     {
         parts.push(format!(
             "to see what a repair would do: kubectl kcp pool repair {} -n {}\n",
@@ -234,7 +234,14 @@ fn summary(pool: &PoolState, now: Timestamp) -> String {
 
 fn inventory(pool: &PoolState) -> String {
     let Some(entries) = pool.capacity.inventory else {
-        return "no inventory: all clusters are the same".to_owned();
+        let lost = &pool.lost_inventory;
+        return match lost.explanation() {
+            _ if lost.problem().is_some() => {
+                "no inventory, although the manifest that was last applied has one".to_owned()
+            }
+            Some(why) => format!("no inventory: {why}"),
+            None => "no inventory: all clusters are the same".to_owned(),
+        };
     };
     let states = [
         EntryUseState::Free,

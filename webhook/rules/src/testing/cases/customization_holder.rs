@@ -82,6 +82,8 @@ const GONE: &str = "v1 state=gone uid=- holder=paris id=a renewals=0 acquired=20
 const ENDED: &str = "v1 state=gone uid=- holder=paris id=a renewals=0 acquired=2026-05-01T00:00:00Z \
                      deadline=2026-06-01T11:59:00Z cluster=paris/paris user=jane";
 const OF_A_NEWER_PROGRAM: &str = "v2 state=gone";
+/// A record of which only the holder and the deadline, which has passed, can be read.
+const DAMAGED: &str = "v1 state=held holder=paris deadline=2026-05-02T00:00:00Z";
 const OF_PARIS: &str = r#"{"metadata":{"name":"paris","namespace":"example-1"}}"#;
 const WITH_LEASE_ID: &str = r#"{"metadata":{"annotations":{"kubectl-kcp.dev/lease-id":"a"}}}"#;
 const WITH_ANOTHER_LEASE_ID: &str = r#"{"metadata":{"annotations":{"kubectl-kcp.dev/lease-id":"b"}}}"#;
@@ -149,6 +151,10 @@ pub(super) const CASES: &[Case] = &[
         }),
     Case::cluster_deployment("rejects_cluster_with_unreadable_cleaning", "{}", HELD_BY_ANOTHER)
         .with_view(|| view_of_cleaning("v1")),
+    Case::cluster_deployment("rejects_cluster_with_a_damaged_record", "{}", HELD_BY_ANOTHER)
+        .with_view(|| view(&[], Some(DAMAGED))),
+    Case::cluster_deployment("rejects_holder_with_a_damaged_record", OF_PARIS, HELD_BY_ANOTHER)
+        .with_view(|| view(&[], Some(DAMAGED))),
     Case::cluster_deployment(
         "rejects_cluster_while_another_uses_the_customization",
         "{}",

@@ -34,6 +34,10 @@ const EXPIRED: &str = r#"{"status":{"clusterDeploymentRef":{"name":"us"},"cluste
 const OF_A_NEWER_PROGRAM: &str = r#"{"status":{"clusterDeploymentRef":{"name":"us"},"clusterPoolRef":{"name":"pool"},"conditions":[
     {"type":"kubectl-kcp.dev/Lease","status":"True","reason":"Gone","lastTransitionTime":"2026-05-01T00:00:00Z",
     "message":"v2 state=gone deadline=2026-06-01T12:00:00Z"}]}}"#;
+/// A record of which only the holder and the deadline, which has passed, can be read.
+const DAMAGED: &str = r#"{"status":{"clusterDeploymentRef":{"name":"us"},"clusterPoolRef":{"name":"pool"},"conditions":[
+    {"type":"kubectl-kcp.dev/Lease","status":"True","reason":"Held","lastTransitionTime":"2026-05-01T00:00:00Z",
+    "message":"v1 state=held holder=us deadline=2026-05-02T00:00:00Z"}]}}"#;
 const UNSAFE: &str = r#"{"status":{"clusterDeploymentRef":{"name":"$(reboot)"},"clusterPoolRef":{"name":"pool"},"conditions":[
     {"type":"kubectl-kcp.dev/Lease","status":"True","reason":"Held","lastTransitionTime":"2026-05-01T00:00:00Z",
     "message":"v1 state=held uid=- holder=$(reboot) id=a renewals=0 acquired=2026-05-01T00:00:00Z deadline=- cluster=- user=-"}]}}"#;
@@ -99,6 +103,8 @@ pub(super) const CASES: &[Case] = &[
     Case::customization_delete("rejects_deletion_while_cleaned", CLEANING, IN_USE)
         .with_view(|| view(None, false)),
     Case::customization_delete("rejects_deletion_with_unreadable_cleaning", UNREADABLE_CLEANING, IN_USE)
+        .with_view(|| view(None, false)),
+    Case::customization_delete("rejects_deletion_with_damaged_record", DAMAGED, IN_USE)
         .with_view(|| view(None, false)),
     Case::customization_delete("rejects_deletion_with_holder_name_unsafe_for_a_shell", UNSAFE, IN_USE)
         .with_view(|| view(None, false)),

@@ -67,7 +67,8 @@ pub(super) const CASES: &[Case] = &[
         "warns_of_change_of_all_version_fields",
         "{}",
         r#"{"spec":{"platform":{"vsphere":{"folder":"/dc/vm/x"}},"baseDomain":"example.org",
-            "installConfigSecretTemplateRef":{"name":"template"},"customizationRef":{"name":"all"}}}"#,
+            "installConfigSecretTemplateRef":{"name":"template"},"skipMachinePools":true,
+            "customizationRef":{"name":"all"}}}"#,
         &[("pool-version-changed", "spec.platform")],
     )
     .with_view(|| clusters(&[("example-1", "foo", None)])),

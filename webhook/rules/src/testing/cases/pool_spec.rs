@@ -106,7 +106,65 @@ pub(super) const CASES: &[Case] = &[
     ),
     Case::pool(
         "accepts_hibernation_on_aws",
-        r#"{"spec":{"size":2,"platform":{"vsphere":null,"aws":{"region":"eu-1"}},"inventory":null}}"#,
+        r#"{"spec":{"size":2,"hibernationConfig":{"resumeTimeout":"30m0s"},
+            "platform":{"vsphere":null,"aws":{"region":"eu-1"}},"inventory":null}}"#,
+        &[],
+    ),
+    Case::pool(
+        "warns_of_hibernation_without_timeout",
+        r#"{"spec":{"size":2,"runningCount":1,"platform":{"vsphere":null,"aws":{"region":"eu-1"}},"inventory":null}}"#,
+        RESUME_TIMEOUT_MISSING,
+    ),
+    Case::pool(
+        "warns_of_hibernation_with_a_timeout_of_zero",
+        r#"{"spec":{"size":1,"hibernationConfig":{"resumeTimeout":"0h0.0s"},
+            "platform":{"vsphere":null,"aws":{"region":"eu-1"}}}}"#,
+        RESUME_TIMEOUT_MISSING,
+    ),
+    Case::pool(
+        "warns_of_hibernation_with_an_empty_configuration",
+        r#"{"spec":{"size":1,"hibernationConfig":{},"platform":{"vsphere":null,"aws":{"region":"eu-1"}}}}"#,
+        RESUME_TIMEOUT_MISSING,
+    ),
+    Case::pool(
+        "accepts_running_clusters_without_timeout",
+        r#"{"spec":{"size":1,"runningCount":1,"hibernateAfter":"2h","platform":{"vsphere":null,"aws":{"region":"eu-1"}}}}"#,
+        &[],
+    ),
+    Case::pool_update(
+        "warns_if_clusters_begin_to_hibernate",
+        r#"{"spec":{"size":1,"runningCount":1,"platform":{"vsphere":null,"aws":{"region":"eu-1"}}}}"#,
+        r#"{"spec":{"runningCount":0}}"#,
+        RESUME_TIMEOUT_MISSING,
+    ),
+    Case::pool(
+        "warns_of_template_beside_machine_pools",
+        r#"{"spec":{"installConfigSecretTemplateRef":{"name":"template"}}}"#,
+        MACHINE_POOLS_UNSPECIFIED,
+    ),
+    Case::pool(
+        "accepts_template_without_machine_pools",
+        r#"{"spec":{"installConfigSecretTemplateRef":{"name":"template"},"skipMachinePools":true}}"#,
+        &[],
+    ),
+    Case::pool(
+        "accepts_template_with_machine_pools_of_hive",
+        r#"{"spec":{"installConfigSecretTemplateRef":{"name":"template"},"skipMachinePools":false}}"#,
+        &[],
+    ),
+    Case::pool(
+        "accepts_template_without_name",
+        r#"{"spec":{"installConfigSecretTemplateRef":{"name":""}}}"#,
+        &[],
+    ),
+    Case::pool_update(
+        "accepts_existing_template_beside_machine_pools",
+        r#"{"spec":{"installConfigSecretTemplateRef":{"name":"template"}}}"#,
+        r#"{"metadata":{"labels":{"a":"b"}}}"#,
         &[],
     ),
 ];
+
+const RESUME_TIMEOUT_MISSING: &[(&str, &str)] =
+    &[("resume-timeout-missing", "spec.hibernationConfig.resumeTimeout")];
+const MACHINE_POOLS_UNSPECIFIED: &[(&str, &str)] = &[("machine-pools-unspecified", "spec.skipMachinePools")];

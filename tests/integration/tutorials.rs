@@ -3,7 +3,7 @@
 //! without the line `...` must also name the same rules and checks as the output.
 
 mod screen;
-mod step;
+pub(crate) mod step;
 
 use std::collections::BTreeMap;
 use std::fs;

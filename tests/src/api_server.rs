@@ -60,7 +60,7 @@ impl Etcd {
 }
 
 /// For programs that need no environment variables beyond those of every process of a run.
-pub(crate) const NO_ENVIRONMENT: &[(&str, &str)] = &[];
+pub const NO_ENVIRONMENT: &[(&str, &str)] = &[];
 
 /// A kube-apiserver of the management cluster.
 pub struct ApiServer {

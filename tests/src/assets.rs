@@ -29,6 +29,9 @@ const MACHINES: &str = "tests/envtest/machines";
 /// Builds a server of S3.
 const S3: &str = "tests/envtest/s3";
 
+/// Builds tools such as crane.
+const TOOL: &str = "manifests/release/tool";
+
 /// Builds Helm.
 const HELM: &str = "tests/helm/helm";
 
@@ -241,6 +244,11 @@ pub(crate) fn s3_server() -> Result<PathBuf> {
 /// Finds Helm. Builds it first if this machine has not done so yet.
 pub fn helm() -> Result<PathBuf> {
     printed_by(HELM)
+}
+
+/// A tool such as crane. Builds it if this machine has not done so yet.
+pub fn tool(name: &str) -> Result<PathBuf> {
+    printed_with(TOOL, &[name])
 }
 
 /// The path that a script of the workspace prints when it is complete.

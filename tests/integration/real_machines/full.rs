@@ -8,6 +8,7 @@ mod ca_rotation;
 mod client_certificate;
 mod cluster_api;
 mod discovery;
+mod installation;
 mod kubeadm_files;
 mod nodes;
 mod recovery;

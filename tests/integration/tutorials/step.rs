@@ -1,19 +1,19 @@
-//! The steps of a tutorial.
+//! The steps of a page of the book.
 
 /// The end of the heading of steps that need another cluster than that of the demo.
 const ELSEWHERE: &str = "On a cluster of yours";
 
-/// A command of a tutorial and its output.
+/// A command of a page and its output.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Step {
-    pub(super) command: String,
+pub(crate) struct Step {
+    pub(crate) command: String,
     pub(super) output: String,
 }
 
 impl Step {
-    /// Whether the lines after the command belong to it up to the line `END`.
+    /// Whether the next line belongs to the command: up to the line `END`, or after a backslash.
     fn is_open(&self) -> bool {
-        self.command.contains("<<END") && !self.command.ends_with("\nEND")
+        self.command.ends_with('\\') || self.command.contains("<<END") && !self.command.ends_with("\nEND")
     }
 
     /// Whether the command only reads, so that it can run again until its output is the expected one.
@@ -25,7 +25,7 @@ impl Step {
 }
 
 /// The steps in the blocks of a page that begin with `console`, up to the heading of those for a cluster of one's own.
-pub(super) fn steps(page: &str) -> Vec<Step> {
+pub(crate) fn steps(page: &str) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     let mut is_console = false;
     let demo = page.lines().take_while(|line| !line.ends_with(ELSEWHERE));
@@ -56,7 +56,7 @@ pub(super) fn steps(page: &str) -> Vec<Step> {
 
 #[test]
 fn steps_are_the_commands_and_their_screens() {
-    let page = "text\n```text\n$ not a step\n```\n```console\n$ cat > a <<END\n$ b\nEND\n$ kubectl get pods\nNAME\n...\n```\n\
+    let page = "text\n```text\n$ not a step\n```\n```console\n$ cat > a <<END\n$ b\nEND\n$ kubectl get \\\n    pods\nNAME\n...\n```\n\
                 ## 7. On a cluster of yours\n```console\n$ kubectl delete pods --all\n```\n";
     let step = |command: &str, output: &str| Step {
         command: command.to_owned(),
@@ -64,7 +64,7 @@ fn steps_are_the_commands_and_their_screens() {
     };
     let expected = [
         step("cat > a <<END\n$ b\nEND", ""),
-        step("kubectl get pods", "NAME\n...\n"),
+        step("kubectl get \\\n    pods", "NAME\n...\n"),
     ];
     assert_eq!(steps(page), expected);
 }

@@ -78,6 +78,9 @@ ExecStart=/usr/local/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $
 const KUBELET_FLAGS: &str = "KUBELET_EXTRA_ARGS=--fail-cgroupv1=false --cgroup-driver=cgroupfs --oom-score-adj=0 \
     --eviction-hard=imagefs.available<0%,nodefs.available<0%,nodefs.inodesFree<0% --image-gc-high-threshold=100\n";
 
+/// The folder in which containerd looks for the address of a registry.
+pub(super) const REGISTRIES: &str = "/etc/containerd/certs.d";
+
 /// containerd's databases, which it changes in place.
 const DATABASES: [&str; 2] = [
     "io.containerd.metadata.v1.bolt/meta.db",
@@ -167,7 +170,8 @@ fn configure(etc: &Path, name: &str, number: u8, assets: &MachineAssets) -> Resu
     create_folder(&etc.join("kubernetes/manifests"))
 }
 
-/// `restrict_oom_score_adj`: without `CAP_SYS_RESOURCE` no process can protect itself from the kernel's OOM killer.
+/// - `restrict_oom_score_adj`: without `CAP_SYS_RESOURCE` no process can protect itself from the kernel's OOM killer.
+/// - `config_path`: the folder of [`super::Machine::add_registry`].
 fn containerd(sandbox_image: &str) -> String {
     format!(
         r#"version = 2
@@ -177,6 +181,8 @@ fn containerd(sandbox_image: &str) -> String {
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "/usr/lib/cni"
     conf_dir = "/etc/cni/net.d"
+  [plugins."io.containerd.grpc.v1.cri".registry]
+    config_path = "{REGISTRIES}"
 "#
     )
 }

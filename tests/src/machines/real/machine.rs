@@ -172,6 +172,14 @@ impl Machine {
         fs::remove_file(&copy).with_context(|| format!("removing {}", copy.display()))
     }
 
+    /// Tells containerd at which address, without TLS, a registry of this name is.
+    pub fn add_registry(&self, name: &str, address: &str) -> Result<()> {
+        let hosts = format!(
+            "server = \"http://{address}\"\n[host.\"http://{address}\"]\ncapabilities = [\"pull\", \"resolve\"]\n"
+        );
+        self.write(&format!("{}/{name}/hosts.toml", disk::REGISTRIES), &hosts)
+    }
+
     /// The memory that its processes and its page cache use, in bytes, as the kernel charges it.
     pub fn memory(&self) -> Result<u64> {
         let groups = self.folder.join("cgroups");

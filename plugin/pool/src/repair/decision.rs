@@ -1,7 +1,5 @@
 //! Finds problems of the leases in a namespace, and decides how to repair each. No I/O.
 
-use std::collections::BTreeSet;
-
 use jiff::SignedDuration;
 use kcp_api::metadata::Object as _;
 use kcp_rules::syntax::is_dns1123_subdomain;
@@ -22,7 +20,7 @@ use crate::{
     release::decision::cleaning_after,
     repair::{
         claims::check_claim,
-        finding::{Cause, LeaseProblem, ProblemSubject, Remedy, StatusFault},
+        finding::{Cause, LeaseProblem, Remedy, StatusFault},
         hive::check_hive_entry,
         leftovers::{check_copy, check_finalizer, check_old_record},
         old_secrets::check_secrets,
@@ -99,11 +97,11 @@ fn check_own_entry(
             );
             Some(unknown_holder_finding(snapshot, entry, why, options, users))
         }
-        (_, [_, _, ..]) => Some(contested_finding(entry, users)),
+        (_, [_, _, ..]) => Some(LeaseProblem::contested(entry, users)),
         (Reservation::Leased(record), [user])
             if rule(snapshot, entry, options).is_contested(&record, Usage::Used(user)) =>
         {
-            Some(contested_finding(entry, users))
+            Some(LeaseProblem::contested(entry, users))
         }
         (reservation, users) => check_lease(snapshot, entry, &reservation, users.first().copied(), options),
     }
@@ -171,11 +169,11 @@ fn check_lease(
     match (transition, reservation) {
         (Transition::Free, Reservation::Leased(record)) => {
             let cause = Cause::Ended { at: record.deadline };
-            Some(entry_finding(entry, cause, Remedy::Free))
+            Some(LeaseProblem::of_entry(entry, cause, Remedy::Free))
         }
         (Transition::Clean(cleaning), Reservation::Leased(record)) => {
             let cause = Cause::Ended { at: record.deadline };
-            Some(entry_finding(entry, cause, Remedy::Clean(cleaning)))
+            Some(LeaseProblem::of_entry(entry, cause, Remedy::Clean(cleaning)))
         }
         (Transition::Unclear, _) => {
             let pool = entry.status.pool().unwrap_or_default();
@@ -186,7 +184,11 @@ fn check_lease(
         }
         (Transition::Keep, Reservation::Cleaning(cleaning)) if is_mark_lost => {
             let cause = Cause::StatusFault(StatusFault::DirtyMarkedAvailable);
-            Some(entry_finding(entry, cause, Remedy::Clean(cleaning.clone())))
+            Some(LeaseProblem::of_entry(
+                entry,
+                cause,
+                Remedy::Clean(cleaning.clone()),
+            ))
         }
         (Transition::Write(record), Reservation::Leased(_)) if record.state == LeaseState::ClusterGone => {
             Some(missing_cluster_finding(snapshot, entry, pool, record, options))
@@ -276,36 +278,17 @@ fn missing_cluster_finding(
         until: record.deadline,
     };
     if options.recreate && is_listed && !entry.is_deleting() && record.cluster.is_some() {
-        return entry_finding(entry, cause, Remedy::Recreate);
+        return LeaseProblem::of_entry(entry, cause, Remedy::Recreate);
     }
     record_finding(entry, cause, pool, record)
-}
-
-fn entry_finding(entry: &Entry, cause: Cause, remedy: Remedy) -> LeaseProblem {
-    LeaseProblem {
-        subject: ProblemSubject::Entry {
-            name: entry.name().to_owned(),
-        },
-        pool: entry.status.pool().map(str::to_owned),
-        cluster_deployment: entry.status.holder().map(str::to_owned),
-        cause,
-        remedy,
-    }
 }
 
 fn record_finding(entry: &Entry, cause: Cause, pool: String, record: LeaseRecord) -> LeaseProblem {
     LeaseProblem {
         pool: Some(pool.clone()),
         cluster_deployment: Some(record.holder.clone()),
-        ..entry_finding(entry, cause, Remedy::Record { pool, record })
+        ..LeaseProblem::of_entry(entry, cause, Remedy::Record { pool, record })
     }
-}
-
-pub(super) fn contested_finding(entry: &Entry, users: &[&ClusterDeployment]) -> LeaseProblem {
-    let users = users.iter().map(|cluster| cluster.name());
-    let names: BTreeSet<&str> = entry.status.holder().into_iter().chain(users).collect();
-    let names = names.into_iter().map(str::to_owned).collect();
-    entry_finding(entry, Cause::Contested { by: names }, Remedy::None)
 }
 
 /// The finding that an entry's holder is unknown. With `--force`, the entry is freed, or cleaned if its pool asks for this, unless
@@ -322,7 +305,7 @@ fn unknown_holder_finding(
         [] => Remedy::Force,
         _ => Remedy::None,
     };
-    entry_finding(entry, Cause::Unknown { why }, remedy)
+    LeaseProblem::of_entry(entry, Cause::Unknown { why }, remedy)
 }
 
 /// The remedy that ends the lease of an entry by force. `--force` counts even if it is unknown whether the entry must be cleaned; the
@@ -351,13 +334,13 @@ fn forced_cleaning(
     let running = record.janitor.as_ref();
     let Some(janitor) = running.filter(|janitor| !rule.has_ended(Some(janitor.deadline))) else {
         let why = format!("the entry was not cleaned after {holder} held it");
-        return entry_finding(entry, Cause::Unknown { why }, Remedy::Free);
+        return LeaseProblem::of_entry(entry, Cause::Unknown { why }, Remedy::Free);
     };
     let until = janitor.deadline.strftime("%Y-%m-%dT%H:%M:%SZ");
     let why = format!(
         "a janitor cleans the entry after {holder} held it, at least until {until}; stop the janitor first"
     );
-    entry_finding(entry, Cause::InUse { why }, Remedy::None)
+    LeaseProblem::of_entry(entry, Cause::InUse { why }, Remedy::None)
 }
 
 /// The finding about an entry that has no problem, but that the user named with `--force`. The entry is freed if its
@@ -371,7 +354,7 @@ fn not_freed_finding(
     if !options.is_forced(entry) || entry.status.reservation() == Reservation::Free {
         return None;
     }
-    let used = |why: String| Some(entry_finding(entry, Cause::InUse { why }, Remedy::None));
+    let used = |why: String| Some(LeaseProblem::of_entry(entry, Cause::InUse { why }, Remedy::None));
     let holder = entry.status.holder().unwrap_or("an unknown holder");
     if let Some(user) = users.first() {
         return used(format!(
@@ -418,7 +401,7 @@ fn not_freed_finding(
         )),
         _ => {
             let why = "the lease never ends".to_owned();
-            Some(entry_finding(
+            Some(LeaseProblem::of_entry(
                 entry,
                 Cause::Unknown { why },
                 given_back(snapshot, entry),

@@ -1,10 +1,13 @@
 //! Describes the problem of a lease and its remedy, and writes their messages. No I/O.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 use jiff::Timestamp;
+use kcp_api::metadata::Object as _;
 
-use crate::objects::{CleaningRecord, Holder, record::LeaseRecord};
+use crate::objects::{
+    CleaningRecord, Holder, cluster_deployment::ClusterDeployment, entry::Entry, record::LeaseRecord,
+};
 
 /// A problem of a lease, and how to repair it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,6 +110,28 @@ pub enum Remedy {
     Force,
     /// Change nothing, because the user must decide.
     None,
+}
+
+impl LeaseProblem {
+    pub(super) fn of_entry(entry: &Entry, cause: Cause, remedy: Remedy) -> Self {
+        Self {
+            subject: ProblemSubject::Entry {
+                name: entry.name().to_owned(),
+            },
+            pool: entry.status.pool().map(str::to_owned),
+            cluster_deployment: entry.status.holder().map(str::to_owned),
+            cause,
+            remedy,
+        }
+    }
+
+    /// The finding about an entry that several clusters use, or another one than its holder.
+    pub(super) fn contested(entry: &Entry, users: &[&ClusterDeployment]) -> Self {
+        let users = users.iter().map(|cluster| cluster.name());
+        let names: BTreeSet<&str> = entry.status.holder().into_iter().chain(users).collect();
+        let names = names.into_iter().map(str::to_owned).collect();
+        Self::of_entry(entry, Cause::Contested { by: names }, Remedy::None)
+    }
 }
 
 impl Remedy {

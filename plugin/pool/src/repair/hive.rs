@@ -14,7 +14,6 @@ use crate::{
         },
     },
     repair::{
-        decision::contested_finding,
         finding::{Cause, LeaseProblem, ProblemSubject, Remedy},
         options::RepairOptions,
     },
@@ -64,7 +63,7 @@ pub(super) fn check_hive_entry(
         .filter(|user| user.deletion_state() == DeletionState::Alive);
     let user = alive.next()?;
     if alive.next().is_some() || is_held_by_another(snapshot, entry, user) {
-        return Some(contested_finding(entry, users));
+        return Some(LeaseProblem::contested(entry, users));
     }
     if let Some(what) = moved(snapshot, entry, user) {
         return Some(finding(what, Remedy::None, Some(user)));

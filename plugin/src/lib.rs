@@ -33,7 +33,7 @@ use anyhow::Context as _;
 use clap::{
     FromArgMatches as _,
     builder::StyledStr,
-    error::{ContextKind, ContextValue},
+    error::{ContextKind, ContextValue, ErrorKind},
 };
 
 pub mod arguments;
@@ -126,11 +126,15 @@ fn parse(command: &clap::Command, arguments: &[OsString]) -> Result<Arguments, c
         if path.first() == Some(&"machine") {
             error.remove(ContextKind::SuggestedSubcommand);
         }
-        let wrong = [ContextKind::InvalidSubcommand, ContextKind::InvalidArg];
-        let word = wrong.into_iter().find_map(|kind| match error.get(kind)? {
-            ContextValue::String(word) => Some(word.clone()),
+        let kind = match error.kind() {
+            ErrorKind::UnknownArgument => ContextKind::InvalidArg,
+            _ => ContextKind::InvalidSubcommand,
+        };
+        let word = match error.get(kind) {
+            // clap suggests the flag that was meant by a wrong one.
+            Some(ContextValue::String(word)) if !word.starts_with('-') => Some(word.clone()),
             _ => None,
-        });
+        };
         let tip = word.and_then(|word| {
             let index = arguments.iter().position(|argument| *argument == *word);
             let previous = index.and_then(|index| arguments.get(index.checked_sub(1)?)?.to_str());
@@ -254,6 +258,30 @@ mod tests {
             ("run the command again", "run the command again"),
         ] {
             assert_eq!(with_impersonation(hint.to_owned(), &flags), expected);
+        }
+    }
+
+    #[test]
+    fn a_wrong_word_gets_a_tip_and_a_wrong_flag_keeps_that_of_clap() {
+        for (arguments, expected) in [
+            ("lint x.yaml", "to do this, write: kubectl kcp lint -f x.yaml"),
+            ("lint --recursiv -f x", "a similar argument exists: '--recursive'"),
+            (
+                "pool exec hosts --wiat -- ls",
+                "a similar argument exists: '--wait'",
+            ),
+            (
+                "scale edge --replicas 3 --dry-run client",
+                "to do this, write: --dry-run=client",
+            ),
+            ("rules -o foo", ""),
+            ("machine remediat m1", ""),
+        ] {
+            let words = ["kubectl-kcp"].into_iter().chain(arguments.split(' '));
+            let words: Vec<OsString> = words.map(OsString::from).collect();
+            let error = parse(&command::command(), &words).unwrap_err().to_string();
+            let tip = error.lines().find_map(|line| line.trim().strip_prefix("tip: "));
+            assert_eq!(tip.unwrap_or_default(), expected, "{arguments}: {error}");
         }
     }
 

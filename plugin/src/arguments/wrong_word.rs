@@ -20,7 +20,7 @@ const WRONG_WORDS: &[WrongWord] = &[
     },
     WrongWord {
         after: "",
-        words: &["diagnose", "explain-status", "debug"],
+        words: &["diagnose", "debug"],
         meant: "kubectl kcp why",
     },
     WrongWord {
@@ -55,8 +55,13 @@ const WRONG_WORDS: &[WrongWord] = &[
     },
     WrongWord {
         after: "",
-        words: &["restore", "recover"],
+        words: &["restore"],
         meant: "kubectl kcp etcd restore NAME --from FILE --output-file SCRIPT",
+    },
+    WrongWord {
+        after: "",
+        words: &["recover"],
+        meant: "kubectl kcp etcd recover NAME",
     },
     WrongWord {
         after: "",
@@ -70,7 +75,7 @@ const WRONG_WORDS: &[WrongWord] = &[
     },
     WrongWord {
         after: "",
-        words: &["remove", "drain"],
+        words: &["remove"],
         meant: "kubectl kcp node remove NODE",
     },
     WrongWord {
@@ -170,6 +175,7 @@ const WRONG_WORDS: &[WrongWord] = &[
 pub fn meant(path: &str, previous: Option<&str>, word: &str) -> Option<String> {
     match previous {
         Some("--wait") if parse_duration(word).is_ok() => return Some(format!("--wait={word}")),
+        Some("--dry-run") if matches!(word, "client" | "server") => return Some(format!("--dry-run={word}")),
         Some(kind @ ("cluster" | "kcp" | "machine")) if path.split(' ').next_back() != Some(kind) => {
             return Some(format!("{kind}/{word}"));
         }

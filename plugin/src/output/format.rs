@@ -183,9 +183,7 @@ impl OutputFormats {
             allowed.join(",")
         )
     }
-}
 
-impl OutputFormats {
     /// One line for each format.
     pub fn list(self) -> String {
         let lines = self

@@ -119,7 +119,7 @@ pub(super) struct CachedLease {
     pub(super) state: CountedState,
 }
 
-/// The state of a lease, as metrics count it while the lease has not ended.
+/// What metrics count an entry as, unless its lease has an end that has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CountedState {
     Held,

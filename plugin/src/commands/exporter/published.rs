@@ -101,7 +101,7 @@ pub(super) const OWN: [(&str, &str); 7] = [
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Round {
     pub(super) is_listed: bool,
-    /// Whether the pools could be read; `None` if they are not served.
+    /// Whether the pools could be read; `None` without `--pools`.
     pub(super) are_pools_read: Option<bool>,
     /// Those in the last list.
     pub(super) control_planes: u32,

@@ -108,7 +108,7 @@ impl<'r> Rounds<'r> {
         }
     }
 
-    /// Reads the pools, and publishes their metrics. `None` if they are not served.
+    /// Reads the pools, and publishes their metrics. `None` without `--pools`.
     async fn read_pools(&self) -> Option<Result<(), String>> {
         let selection = PoolSelection {
             includes_all_namespaces: self.arguments.all_namespaces,

@@ -173,7 +173,7 @@ impl Tools {
         })
     }
 
-    /// The folder of the programs, for PATH.
+    /// Puts the programs, and stand-ins for docker and cargo, into a folder for PATH.
     fn install(&self, folder: &Path) -> Result<()> {
         fs::create_dir(folder).with_context(|| format!("creating {}", folder.display()))?;
         symlink(

@@ -159,7 +159,7 @@ impl Cleaner<'_> {
         let record = match entry.status.reservation() {
             Reservation::Cleaning(record) => record,
             Reservation::Leased(lease) => {
-                let reuse = Reuse::decide(Some(self.pool), &entry.status.reservation(), false);
+                let reuse = Reuse::decide(Some(self.pool), false);
                 let Transition::Clean(record) = (Rule { reuse, ..rule }).transition(&lease, usage) else {
                     return None;
                 };

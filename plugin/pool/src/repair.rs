@@ -14,7 +14,6 @@ mod hive;
 mod leftovers;
 mod old_secrets;
 pub mod options;
-mod replacement;
 pub mod report;
 
 use std::{collections::BTreeSet, time::Duration};
@@ -46,7 +45,6 @@ use crate::{
         decision::{findings, is_installed, updated_record},
         finding::{Cause, LeaseProblem, ProblemSubject, Remedy},
         options::RepairOptions,
-        replacement::replace_cluster,
         report::{FindingResult, RepairRefusal},
     },
     snapshot::Snapshot,
@@ -188,9 +186,6 @@ async fn apply_remedy(
             recreate_cluster(store, request, name, finding).await
         }
         ProblemSubject::Entry { .. } => apply(store, snapshot, &request.options, finding).await,
-        ProblemSubject::Cluster { .. } if finding.remedy == Remedy::Replace => {
-            replace_cluster(store, snapshot, finding).await
-        }
         ProblemSubject::Cluster { namespace, name } => {
             let mut clusters = snapshot
                 .cluster_deployments()
@@ -277,6 +272,8 @@ async fn recreate_cluster(
         },
     };
     Ok(match &answer.outcome {
+        // The cluster of the holder has another of its entries.
+        LeaseOutcome::Refused(LeaseRefusal::HeldInstead { .. }) => RepairOutcome::Settled,
         LeaseOutcome::Leased(_) | LeaseOutcome::LeasedSet(_) | LeaseOutcome::Claimed(_) => {
             RepairOutcome::Repaired
         }

@@ -100,14 +100,14 @@ impl Snapshot {
         self.clusters.cluster_deployments()
     }
 
-    /// What becomes of an entry in a pool that Hive does not manage when its lease ends.
+    /// What becomes of an entry when its lease ends.
     pub fn reuse(&self, entry: &Entry) -> Reuse {
         let Some(name) = entry.status.pool() else {
             return Reuse::Free;
         };
         match self.pool(name) {
             None if !self.has_all_pools => Reuse::Unknown,
-            pool => Reuse::decide(pool, &entry.status.reservation(), false),
+            pool => Reuse::decide(pool, pool.is_some_and(|pool| self.hive.manages(pool))),
         }
     }
 

@@ -145,12 +145,13 @@ pub struct PoolProblem {
 }
 
 impl EntryUseState {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Free,
         Self::Held,
         Self::InUse,
         Self::ClusterGone,
         Self::Expired,
+        Self::Cleaning,
         Self::Reserved,
         Self::Unreadable,
         Self::Deleting,
@@ -279,10 +280,9 @@ pub fn pool_state(snapshot: &Snapshot, pool: &ClusterPool) -> PoolState {
             .map(|cluster| cluster_use(snapshot, pool, cluster, &freshness))
             .collect(),
         claims: claim_uses(snapshot, pool),
-        queue: snapshot.queue(pool.name()).map(|queue| {
-            let waiting = queue.waiting(pool.name(), &snapshot.entries, snapshot.now);
-            waiting.into_iter().cloned().collect()
-        }),
+        queue: snapshot
+            .queue(pool.name())
+            .map(|queue| queue.waiting(pool.name(), &snapshot.entries, snapshot.now)),
         leftovers: found
             .iter()
             .filter(|finding| !matches!(finding.subject, ProblemSubject::Entry { .. }))
@@ -350,6 +350,7 @@ fn entry_use(snapshot: &Snapshot, pool: &ClusterPool, name: &str, found: &[Lease
         },
         cleaning_problem: entry
             .zip(cleaning.as_ref())
+            .filter(|_| !snapshot.hive.manages(pool))
             .and_then(|(entry, record)| cleaning_problem(record, entry.cordoned(), snapshot.now)),
         cleaning,
         lease,

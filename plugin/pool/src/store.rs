@@ -351,14 +351,6 @@ impl<'c> Store<'c> {
     pub async fn write_cluster(&self, namespace: &str, name: &str, patch: &Value) -> Result<Written, Error> {
         self.patch_object(cluster_at(namespace, name), None, patch).await
     }
-
-    /// Sends one request to delete a ClusterDeployment, if it has this version. Returns [`Written::Changed`] if another client has
-    /// changed it.
-    pub async fn delete_cluster(&self, cluster: &ClusterDeployment) -> Result<Written, Error> {
-        let place = cluster_at(cluster.namespace(), cluster.name());
-        self.delete_at(place, cluster.uid(), Some(cluster.resource_version()))
-            .await
-    }
 }
 
 const fn cluster_at<'p>(namespace: &'p str, name: &'p str) -> ObjectPath<'p> {
@@ -472,14 +464,9 @@ impl LeaseStore for Store<'_> {
         let Some(pool) = entry.status.pool() else {
             return Ok(Reuse::Free);
         };
-        let reservation = entry.status.reservation();
         match self.read_pool(pool).await {
-            Ok(pool) => Ok(Reuse::decide(
-                Some(&pool),
-                &reservation,
-                pool.is_managed_by_hive(),
-            )),
-            Err(Error::NotFound { .. }) => Ok(Reuse::decide(None, &reservation, false)),
+            Ok(pool) => Ok(Reuse::decide(Some(&pool), pool.is_managed_by_hive())),
+            Err(Error::NotFound { .. }) => Ok(Reuse::decide(None, false)),
             Err(Error::Forbidden { .. }) => Ok(Reuse::Unknown),
             Err(error) => Err(error),
         }

@@ -223,7 +223,7 @@ fn a_lessee_needs_exactly_the_documented_permissions() {
             (
                 "unseeing",
                 Some(("clusterdeployments", "list")),
-                vec![(HOLD, 0, ""), (RELEASE, 0, ""), (CLEAN, 0, unlisted)],
+                vec![(HOLD, 0, ""), (RELEASE, 0, ""), (CLEAN, 1, unlisted)],
             ),
             (
                 "janitor",

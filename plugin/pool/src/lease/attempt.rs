@@ -353,7 +353,7 @@ fn left_by_others<'e>(
     free: &[&'e Entry],
     wanted: usize,
     others: &[(&InventorySlot<'_>, Availability)],
-    waiting: &[&Place],
+    waiting: &[Place],
     request: AttemptRequest<'_>,
 ) -> Vec<&'e Entry> {
     let mut ahead = ahead(waiting, request.holder.cluster_deployment);

@@ -199,7 +199,8 @@ impl<'l> Inventory<'l> {
         if let Some(held) = matching(Availability::Ours).next() {
             return LeaseChoice::Held(held);
         }
-        let is_ours = |slot: &InventorySlot<'_>| slot.entry.is_some_and(|entry| entry.refers_to(holder));
+        let is_ours =
+            |slot: &InventorySlot<'_>| slot.entry.is_some_and(|entry| self.is_kept(slot, entry, holder));
         if let Some((slot, availability)) = availabilities.iter().find(|(slot, _)| is_ours(slot)) {
             return bound(slot, availability);
         }
@@ -219,7 +220,9 @@ impl<'l> Inventory<'l> {
             match availability {
                 Availability::Ours => held.push(entry),
                 Availability::Free if is_bound => own.push(entry),
-                availability if is_bound || entry.refers_to(holder) => return bound(slot, &availability),
+                availability if is_bound || self.is_kept(slot, entry, holder) => {
+                    return bound(slot, &availability);
+                }
                 Availability::Free => free.push(entry),
                 _ => {}
             }
@@ -269,6 +272,13 @@ impl<'l> Inventory<'l> {
             return Availability::Unusable(UnusableReason::Missing);
         };
         let reservation = entry.status.reservation();
+        if let Some(record) = self.cleaning(slot, entry, &reservation) {
+            return match entry.cordoned() {
+                // No janitor cleans an entry that is cordoned.
+                Some(why) => Availability::Unusable(UnusableReason::Cordoned(why.to_owned())),
+                None => Availability::Cleaning(record),
+            };
+        }
         let is_ended = match &reservation {
             Reservation::Unreadable(why) => {
                 return Availability::Unusable(UnusableReason::Unreadable(why.clone()));
@@ -283,17 +293,15 @@ impl<'l> Inventory<'l> {
                 };
             }
             Reservation::Free => true,
-            Reservation::Unrecorded => false,
-            Reservation::Cleaning(record) => return Availability::Cleaning(record.clone()),
+            Reservation::Unrecorded | Reservation::Cleaning(_) => false,
             Reservation::Leased(record) => {
                 match self.rule(slot).transition(record, self.clusters.usage(entry)) {
                     Transition::Free => true,
-                    Transition::Clean(record) => return Availability::Cleaning(record),
                     Transition::Unclear => {
                         let pool = entry.status.pool().unwrap_or_default().to_owned();
                         return Availability::Unusable(UnusableReason::PoolUnknown(pool));
                     }
-                    Transition::Keep | Transition::Write(_) => false,
+                    Transition::Keep | Transition::Write(_) | Transition::Clean(_) => false,
                 }
             }
         };
@@ -321,6 +329,30 @@ impl<'l> Inventory<'l> {
         match &slot.patch_problem {
             Some(why) => Availability::Unusable(UnusableReason::Patches(why.clone())),
             None => Availability::Free,
+        }
+    }
+
+    /// Whether the holder has the entry and keeps it: its lease has not ended so that the entry must be cleaned.
+    fn is_kept(&self, slot: &InventorySlot<'_>, entry: &Entry, holder: Holder<'_>) -> bool {
+        entry.refers_to(holder) && self.cleaning(slot, entry, &entry.status.reservation()).is_none()
+    }
+
+    /// The record of an entry that must be cleaned before it is leased again, also by its last holder.
+    fn cleaning(
+        &self,
+        slot: &InventorySlot<'_>,
+        entry: &Entry,
+        reservation: &Reservation,
+    ) -> Option<CleaningRecord> {
+        match reservation {
+            Reservation::Cleaning(record) => Some(record.clone()),
+            Reservation::Leased(record) => {
+                match self.rule(slot).transition(record, self.clusters.usage(entry)) {
+                    Transition::Clean(record) => Some(record),
+                    _ => None,
+                }
+            }
+            _ => None,
         }
     }
 

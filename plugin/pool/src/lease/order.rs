@@ -112,8 +112,8 @@ pub fn looks_free(entry: &Entry, reported: &Availability, now: ServerTime) -> bo
 }
 
 /// The lessees ahead of a holder, in order: all that wait, if the holder has no place.
-pub fn ahead<'p>(waiting: &[&'p Place], holder: &str) -> Vec<&'p Place> {
-    let others = waiting.iter().copied();
+pub fn ahead<'p>(waiting: &'p [Place], holder: &str) -> Vec<&'p Place> {
+    let others = waiting.iter();
     others.take_while(|place| place.holder != holder).collect()
 }
 
@@ -676,8 +676,7 @@ mod tests {
                 let free: Vec<_> = held.iter().filter(is_free).collect();
                 let name = format!("lessee-{lessee}");
                 let is_holder = holders.contains(&Some(lessee));
-                let before = queue.waiting("pool", &held, now).into_iter().cloned().collect::<Vec<_>>();
-                let before: Vec<_> = before.iter().collect();
+                let before = queue.waiting("pool", &held, now);
                 let ahead_of_it = ahead(&before, &name);
                 match step {
                     0 if !is_holder && !line.contains(&lessee) => {

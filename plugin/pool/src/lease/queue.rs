@@ -152,10 +152,15 @@ impl Place {
         kept_until > now.earliest && self.until.duration_since(now.latest) <= MAX_LEFT
     }
 
-    /// Whether the lessee holds as many entries as it wants. `held` is how many entries each holder holds.
-    fn is_served(&self, held: &BTreeMap<&str, usize>) -> bool {
-        held.get(self.holder.as_str())
-            .is_some_and(|held| *held >= self.count)
+    /// The place, with the number of entries that the lessee still wants; `None` if it has all. `held` is how many entries each
+    /// holder holds.
+    fn missing(&self, held: &BTreeMap<&str, usize>) -> Option<Self> {
+        let held = held.get(self.holder.as_str()).copied().unwrap_or_default();
+        let count = self.count.checked_sub(held).filter(|missing| *missing > 0)?;
+        Some(Self {
+            count,
+            ..self.clone()
+        })
     }
 
     /// Whether this is the other place, perhaps renewed.
@@ -211,10 +216,10 @@ impl Queue {
 
     /// The places of lessees that still wait, in order. A place that was not renewed in time does not count, nor that of a lessee
     /// that holds as many entries of the pool as it wants.
-    pub fn waiting(&self, pool: &str, entries: &[Entry], now: ServerTime) -> Vec<&Place> {
+    pub fn waiting(&self, pool: &str, entries: &[Entry], now: ServerTime) -> Vec<Place> {
         let held = holders(pool, entries);
-        let is_waiting = |place: &&Place| place.lasts(now) && !place.is_served(&held);
-        self.places.iter().filter(is_waiting).collect()
+        let waiting = self.places.iter().filter(|place| place.lasts(now));
+        waiting.filter_map(|place| place.missing(&held)).collect()
     }
 
     /// The place that a lessee must write now, to join the queue or to renew its place. `None` if its place lasts long enough, or
@@ -282,7 +287,7 @@ impl Queue {
         let served = self
             .places
             .iter()
-            .filter(|place| place.holder == holder.cluster_deployment || place.is_served(&held));
+            .filter(|place| place.holder == holder.cluster_deployment || place.missing(&held).is_none());
         let removed: Map<String, Value> = served
             .map(|place| (annotation_of(holder.pool, &place.holder), Value::Null))
             .collect();
@@ -397,8 +402,8 @@ mod tests {
         entries.iter().map(read).collect()
     }
 
-    fn names<'p>(places: &[&'p Place]) -> Vec<&'p str> {
-        places.iter().map(|place| place.holder.as_str()).collect()
+    fn names<'p>(places: impl IntoIterator<Item = &'p Place>) -> Vec<&'p str> {
+        places.into_iter().map(|place| place.holder.as_str()).collect()
     }
 
     /// The queue with this number of places, which last until this second.
@@ -430,8 +435,8 @@ mod tests {
             stored["metadata"]["annotations"]["kubectl-kcp.dev/place-ba8d6857a8558f08"],
             expected
         );
-        assert_eq!(names(&ahead(&waiting, "rome")), ["paris"]);
-        assert_eq!(names(&ahead(&waiting, "oslo")), ["paris", "rome", "bern"]);
+        assert_eq!(names(ahead(&waiting, "rome")), ["paris"]);
+        assert_eq!(names(ahead(&waiting, "oslo")), ["paris", "rome", "bern"]);
     }
 
     #[test]
@@ -511,6 +516,8 @@ mod tests {
             pool: "pool",
             cluster_deployment: "rome",
         };
+        let missing = |held: &[Value]| queue.waiting("pool", &entries(held), at(1))[0].count;
+        assert_eq!((missing(&[]), missing(&[held_by("a", "paris")])), (2, 1));
         for (held, is_waiting) in [
             (vec![], true),
             (vec![held_by("a", "paris")], true),

@@ -35,8 +35,6 @@ pub enum RepairOutcome {
     Settled,
     /// The object cannot be removed before its customization is free.
     WaitsForCustomization,
-    /// The cluster cannot be deleted before the pool has all of its other clusters.
-    WaitsForClusters,
     /// The missing cluster cannot be created again, for this reason.
     Blocked(CreationObstacle),
     /// Other clients changed the object before each attempt to write it.
@@ -128,7 +126,7 @@ fn patch(entry: &Entry, finding: &LeaseProblem, store: &impl LeaseStore) -> Opti
             },
             now,
         ),
-        Remedy::Recreate | Remedy::Remove | Remedy::Replace | Remedy::Force | Remedy::None => return None,
+        Remedy::Recreate | Remedy::Remove | Remedy::Force | Remedy::None => return None,
     })
 }
 

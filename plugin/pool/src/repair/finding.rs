@@ -104,8 +104,6 @@ pub enum Remedy {
     Recreate,
     /// Remove the finalizer from the object, or delete the object.
     Remove,
-    /// Delete the cluster, so that Hive creates another one.
-    Replace,
     /// Free the entry, but only if the user names it with `--force`.
     Force,
     /// Change nothing, because the user must decide.
@@ -153,7 +151,6 @@ impl Remedy {
             Self::Record { .. } | Self::Reserve { .. } => "record",
             Self::Recreate => "recreate",
             Self::Remove => "remove",
-            Self::Replace => "replace",
             Self::Force => "force",
             Self::None => "none",
         }

@@ -176,7 +176,13 @@ fn leak(snapshot: &Snapshot, entry: &Entry, options: &RepairOptions<'_>) -> Opti
         );
         return Some((what, Remedy::Free));
     }
-    if entry.status.reservation() != Reservation::Unrecorded {
+    let reservation = entry.status.reservation();
+    if matches!(reservation, Reservation::Cleaning(_)) {
+        let what =
+            "the entry waits for a janitor, but Hive manages the pool, and no janitor cleans its entries";
+        return Some((what.to_owned(), Remedy::Free));
+    }
+    if reservation != Reservation::Unrecorded {
         return None;
     }
     let holder = entry.status.holder();

@@ -1,6 +1,10 @@
 //! Finds unclaimed clusters that Hive created from Secrets that have changed since. No I/O.
 
-use kcp_api::{ClusterPool, metadata::Object as _};
+use kcp_api::{
+    ClusterDeployment, ClusterPool,
+    metadata::Object as _,
+    names::{annotation, finalizer},
+};
 
 use crate::{
     inventory::staleness::{PoolVersion, is_replaceable},
@@ -21,6 +25,11 @@ pub(super) fn check_secrets(snapshot: &Snapshot, options: &RepairOptions<'_>) ->
     pools.flat_map(|pool| check_pool(snapshot, pool)).collect()
 }
 
+/// Whether a lessee has created the cluster, and perhaps with an install-config of its own.
+fn is_of_lessee(cluster: &ClusterDeployment) -> bool {
+    cluster.has_finalizer(finalizer::POOL_LEASE) || cluster.annotation(annotation::LEASE_ID).is_some()
+}
+
 fn check_pool(snapshot: &Snapshot, pool: &ClusterPool) -> Vec<LeaseProblem> {
     let Some(facts) = snapshot.secrets.get(pool.name()) else {
         return Vec::new();
@@ -29,11 +38,13 @@ fn check_pool(snapshot: &Snapshot, pool: &ClusterPool) -> Vec<LeaseProblem> {
     let deployments = snapshot.cluster_deployments().into_iter();
     let clusters = deployments.flat_map(|all| all.in_pool(pool.name()));
     let mut clusters: Vec<_> = clusters
-        .filter(|cluster| is_replaceable(cluster) && version.staleness(cluster).is_none())
+        .filter(|cluster| {
+            is_replaceable(cluster) && !is_of_lessee(cluster) && version.staleness(cluster).is_none()
+        })
         .collect();
     clusters.sort_by_key(|cluster| (cluster.creation_timestamp(), cluster.name()));
     let findings = clusters.into_iter().filter_map(|cluster| {
-        let old = facts.old_secret(cluster)?;
+        let what = facts.old_secret(cluster)?;
         Some(LeaseProblem {
             subject: ProblemSubject::Cluster {
                 namespace: cluster.namespace().to_owned(),
@@ -41,12 +52,8 @@ fn check_pool(snapshot: &Snapshot, pool: &ClusterPool) -> Vec<LeaseProblem> {
             },
             pool: Some(pool.name().to_owned()),
             cluster_deployment: Some(cluster.name().to_owned()),
-            cause: Cause::OldSecret { what: old.what },
-            remedy: if old.is_certain {
-                Remedy::Replace
-            } else {
-                Remedy::None
-            },
+            cause: Cause::OldSecret { what },
+            remedy: Remedy::None,
         })
     });
     findings.collect()

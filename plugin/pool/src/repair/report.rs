@@ -97,7 +97,7 @@ impl FindingResult {
         Some(match self.result.as_ref()? {
             Ok(RepairOutcome::Repaired) => "done",
             Ok(RepairOutcome::Settled) => "settled",
-            Ok(RepairOutcome::WaitsForCustomization | RepairOutcome::WaitsForClusters) => "waits",
+            Ok(RepairOutcome::WaitsForCustomization) => "waits",
             Ok(RepairOutcome::Blocked(_)) => "blocked",
             Ok(RepairOutcome::Contended) => "contended",
             Err(_) => "failed",
@@ -132,8 +132,7 @@ impl RepairReport {
                 | Remedy::Record { .. }
                 | Remedy::Reserve { .. }
                 | Remedy::Recreate
-                | Remedy::Remove
-                | Remedy::Replace => &mut count.open,
+                | Remedy::Remove => &mut count.open,
             };
             *of_sort += 1;
         }

@@ -52,23 +52,14 @@ pub enum Comparison {
     Unknown(String),
 }
 
-/// A Secret that changed after a cluster had been created from it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OldSecret {
-    /// One sentence.
-    pub what: String,
-    /// Whether the cluster certainly differs from the clusters that Hive would create now.
-    pub is_certain: bool,
-}
-
 impl SecretFacts {
-    /// The Secret that changed after the cluster had been created; `None` if none is known to have changed.
-    pub fn old_secret(&self, cluster: &ClusterDeployment) -> Option<OldSecret> {
+    /// Which Secret changed after the cluster had been created, in one sentence; `None` if none is known to have changed.
+    pub fn old_secret(&self, cluster: &ClusterDeployment) -> Option<String> {
         self.old_template(cluster)
             .or_else(|| self.old_credentials(cluster))
     }
 
-    fn old_template(&self, cluster: &ClusterDeployment) -> Option<OldSecret> {
+    fn old_template(&self, cluster: &ClusterDeployment) -> Option<String> {
         let template = self.template.as_ref()?;
         let changed = format!(
             "secret/{}, the install-config template, changed{}",
@@ -77,33 +68,27 @@ impl SecretFacts {
         );
         match self.comparisons.get(cluster.name())? {
             Comparison::Same => None,
-            Comparison::Differs => Some(OldSecret {
-                what: format!(
-                    "{changed}, after the cluster had been created from it, and Hive does not replace the cluster because of this"
-                ),
-                is_certain: true,
-            }),
-            Comparison::Unknown(why) => Some(OldSecret {
-                what: format!(
-                    "{changed}; it is unknown whether the cluster was created from an older one, because their content could not be \
-                     compared: {why}"
-                ),
-                is_certain: false,
-            }),
+            Comparison::Differs => Some(format!(
+                "{changed}, and the cluster has another install-config than Hive would create now; to replace the cluster, delete the \
+                 ClusterDeployment"
+            )),
+            Comparison::Unknown(why) => Some(format!(
+                "{changed}; it is unknown whether the cluster was created from an older one, because their content could not be \
+                 compared: {why}"
+            )),
         }
     }
 
-    fn old_credentials(&self, cluster: &ClusterDeployment) -> Option<OldSecret> {
+    fn old_credentials(&self, cluster: &ClusterDeployment) -> Option<String> {
         let credentials = self.credentials.as_ref()?;
         let is_old = credentials.at? > cluster.creation_timestamp()?;
-        is_old.then(|| OldSecret {
-            what: format!(
+        is_old.then(|| {
+            format!(
                 "secret/{}, the credentials for the platform, changed{}, after Hive had copied them for the cluster; if the old ones \
                  are no longer valid, delete the ClusterDeployment, and Hive creates another one",
                 credentials.name,
                 credentials.time()
-            ),
-            is_certain: false,
+            )
         })
     }
 }

@@ -15,7 +15,7 @@ type PoolSamples = fn(&PoolState) -> Vec<Sample>;
 pub(super) const POOL_METRICS: &[Metric<PoolSamples>] = &[
     Metric {
         name: "kcp_pool_entries",
-        help: "Entries of the inventory in each state of pool status, also those that are held but no longer in the inventory",
+        help: "Entries of the inventory in each state of pool status",
         samples: |pool| {
             let sample =
                 |state: EntryUseState| Sample::new([("state", state.as_str())], signed(pool.count(state)));
@@ -33,7 +33,10 @@ pub(super) const POOL_METRICS: &[Metric<PoolSamples>] = &[
     Metric {
         name: "kcp_pool_lease_start_timestamp_seconds",
         help: "When the holder leased the entry, in seconds since 1970",
-        samples: |pool| pool.entries.iter().filter_map(lease_start).collect(),
+        samples: |pool| {
+            let entries = pool.entries.iter();
+            entries.filter_map(|entry| lease_start(pool, entry)).collect()
+        },
     },
     Metric {
         name: "kcp_pool_lessees_waiting",
@@ -84,8 +87,10 @@ pub(super) const POOL_METRICS: &[Metric<PoolSamples>] = &[
     },
 ];
 
-fn lease_start(entry: &EntryUse) -> Option<Sample> {
-    let lease = entry.lease.as_ref()?;
+/// `None` without a lease for this pool. Another pool may list the entry, too.
+fn lease_start(pool: &PoolState, entry: &EntryUse) -> Option<Sample> {
+    let is_of_pool = entry.leased_for_pool.as_ref() == Some(&pool.name);
+    let lease = entry.lease.as_ref().filter(|_| is_of_pool)?;
     let labels = [("entry", entry.name.as_str()), ("holder", lease.holder.as_str())];
     Some(Sample::new(labels, seconds(lease.acquired)))
 }

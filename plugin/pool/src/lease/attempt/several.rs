@@ -101,12 +101,17 @@ pub(super) async fn give_back<'t>(
 
 /// Frees an entry if it still has this lease. Returns whether the entry is free now.
 async fn free(store: &impl LeaseStore, leased: &LeasedEntry) -> Result<bool, LeaseError> {
-    loop {
+    for _ in 0..super::MAX_ROUNDS {
         let Some(entry) = store.get(&leased.customization).await? else {
             return Ok(false);
         };
         if !has_record(Some(&entry), &leased.record) {
             return Ok(entry.status.reservation() == Reservation::Free);
+        }
+        // A check has found that a cluster uses the entry.
+        if !matches!(entry.status.reservation(), Reservation::Leased(found) if found.state == leased.record.state)
+        {
+            return Ok(false);
         }
         match write_status(store, &entry, &entry.free(store.now().latest)).await? {
             WriteResult::Stored => return Ok(true),
@@ -114,6 +119,7 @@ async fn free(store: &impl LeaseStore, leased: &LeasedEntry) -> Result<bool, Lea
             WriteResult::Refused(error) => return Err(error.into()),
         }
     }
+    Ok(false)
 }
 
 #[cfg(test)]

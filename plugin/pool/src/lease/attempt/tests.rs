@@ -612,3 +612,36 @@ fn an_entry_that_must_be_cleaned_is_not_leased_after_its_lease() {
         }
     }
 }
+
+#[test]
+fn the_last_holder_gets_no_entry_either_before_it_was_cleaned() {
+    for count in [1, 2] {
+        let fake = Fake::free(&["a", "b", "c"]);
+        fake.put("a", &leased(&gone("us", LONG_AGO))["status"]);
+        let change = |request: &mut AttemptRequest<'_>| {
+            request.reuse = Reuse::Clean;
+            request.count = count;
+        };
+        let outcome = run(leased_by(&fake, &["a", "b", "c"], "us", change))
+            .unwrap()
+            .outcome;
+        let names: Vec<&str> = outcome
+            .leased()
+            .iter()
+            .map(|leased| leased.customization.as_str())
+            .collect();
+        assert_eq!(names.len(), count, "{outcome:?}");
+        assert!(!names.contains(&"a"), "{outcome:?}");
+    }
+    let fake = Fake::free(&["a"]);
+    fake.put("a", &leased(&gone("us", LONG_AGO))["status"]);
+    let outcome = run(leased_by(&fake, &["a"], "us", |request| {
+        request.reuse = Reuse::Clean;
+    }))
+    .unwrap()
+    .outcome;
+    assert!(
+        matches!(&outcome, AttemptOutcome::Exhausted(entries) if matches!(entries[0].1, Availability::Cleaning(_))),
+        "{outcome:?}"
+    );
+}

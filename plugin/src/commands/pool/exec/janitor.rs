@@ -155,6 +155,11 @@ impl Work<'_> {
             // List the clusters after the entries: the write requires the version of the entry that was listed before.
             clusters = self.store.clusters().await?;
             next = self.cleaner.next(&entries, Some(&clusters), self.store.now());
+            if let Some(error) = clusters.error() {
+                // Otherwise, a janitor that may never clean anything would look as if nothing were to be cleaned.
+                self.has_cleaned_all = false;
+                self.terminal.warning(&error.to_string());
+            }
         }
         let (entry, record) = match next {
             Next::Take(entry, record) => (entry, record),

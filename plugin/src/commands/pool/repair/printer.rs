@@ -71,8 +71,8 @@ struct LeaseProblemDocument {
     cause: &'static str,
     /// The problem in one sentence.
     message: String,
-    /// How to repair the problem. One of: free, clean (the entry must be cleaned before it is free), record, remove, replace (delete the
-    /// cluster, so that Hive creates another one), recreate (only with --recreate), force (the entry is freed only with --force), none.
+    /// How to repair the problem. One of: free, clean (the entry must be cleaned before it is free), record, remove, recreate (only
+    /// with --recreate), force (the entry is freed only with --force), none.
     remedy: &'static str,
     /// The result of the remedy. One of: done, settled (the problem no longer existed), waits (for its customization, or for the other
     /// clusters of the pool),

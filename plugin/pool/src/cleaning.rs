@@ -1,6 +1,6 @@
 //! Cleans entries between two holders: which entry a janitor cleans next, and what becomes of the entry afterwards.
 //!
-//! - [`Cleaner::next`], [`Cleaner::after`]: the decisions, without I/O
+//! - [`Cleaner::next`], [`after_command`]: the decisions, without I/O
 //! - [`take`], [`finish`]: the writes, each of which requires the version that was judged
 
 use std::{fmt, time::Duration};
@@ -42,8 +42,6 @@ pub struct Cleaner<'c> {
     pub only: Option<&'c str>,
     /// How long a janitor keeps an entry that it does not renew.
     pub ttl: Duration,
-    /// After how many failures in a row an entry is cordoned.
-    pub failures: u32,
 }
 
 /// What a janitor does next.
@@ -186,26 +184,27 @@ impl Cleaner<'_> {
     fn deadline(&self, now: ServerTime) -> Timestamp {
         Ttl::For(self.ttl).deadline(now).unwrap_or(Timestamp::MAX)
     }
+}
 
-    /// What becomes of an entry with this record, after the command of its janitor has ended.
-    pub fn after(&self, record: &CleaningRecord, end: CommandEnd) -> After {
-        let waiting = |failures| CleaningRecord {
-            janitor: None,
-            failures,
-            ..record.clone()
-        };
-        match end {
-            CommandEnd::Exited(0) => After::Free,
-            CommandEnd::Aborted => After::Wait(waiting(record.failures)),
-            CommandEnd::Exited(code) => {
-                let failures = record.failures.saturating_add(1);
-                if failures < self.failures {
-                    return After::Wait(waiting(failures));
-                }
-                let times = if failures == 1 { "time" } else { "times" };
-                let reason = format!("cleaning failed {failures} {times}, last with exit code {code}");
-                After::Cordon(reason, waiting(failures))
+/// What becomes of an entry with this record, after the command of its janitor has ended. After `max_failures` in a row, the entry is
+/// cordoned.
+pub fn after_command(record: &CleaningRecord, end: CommandEnd, max_failures: u32) -> After {
+    let waiting = |failures| CleaningRecord {
+        janitor: None,
+        failures,
+        ..record.clone()
+    };
+    match end {
+        CommandEnd::Exited(0) => After::Free,
+        CommandEnd::Aborted => After::Wait(waiting(record.failures)),
+        CommandEnd::Exited(code) => {
+            let failures = record.failures.saturating_add(1);
+            if failures < max_failures {
+                return After::Wait(waiting(failures));
             }
+            let times = if failures == 1 { "time" } else { "times" };
+            let reason = format!("cleaning failed {failures} {times}, last with exit code {code}");
+            After::Cordon(reason, waiting(failures))
         }
     }
 }

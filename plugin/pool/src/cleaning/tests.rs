@@ -5,7 +5,7 @@ use std::time::Duration;
 use kcp_client::ServerTime;
 use serde_json::{Value, json};
 
-use super::{After, Cleaner, CommandEnd, JanitorId, Next, take};
+use super::{After, Cleaner, CommandEnd, JanitorId, Next, after_command, take};
 use crate::{
     lease::{Ttl, renewal::renew, usage::Clusters},
     objects::{
@@ -38,7 +38,6 @@ fn next(pool: &Value, only: Option<&str>, entries: &[Value], clusters: &Clusters
         pool: &pool,
         only,
         ttl: Duration::from_secs(900),
-        failures: 3,
     };
     let now = NOW.parse().unwrap();
     let now = ServerTime {
@@ -244,15 +243,8 @@ fn which_entry_is_next() {
 
 #[test]
 fn what_becomes_of_an_entry() {
-    let pool = read(&pool());
-    let after = |failures, limit, end| {
-        let cleaner = Cleaner {
-            pool: &pool,
-            only: None,
-            ttl: Duration::from_secs(900),
-            failures: limit,
-        };
-        match cleaner.after(&cleaning(Some(("k4x7", LATER)), failures), end) {
+    let after =
+        |failures, limit, end| match after_command(&cleaning(Some(("k4x7", LATER)), failures), end, limit) {
             After::Free => "free".to_owned(),
             After::Wait(record) => {
                 assert_eq!(record, cleaning(None, record.failures));
@@ -262,8 +254,7 @@ fn what_becomes_of_an_entry() {
                 assert_eq!(record, cleaning(None, record.failures));
                 format!("{} {reason}", record.failures)
             }
-        }
-    };
+        };
     for (failures, limit, end, expected) in [
         (0, 3, CommandEnd::Exited(0), "free"),
         (9, 3, CommandEnd::Exited(0), "free"),

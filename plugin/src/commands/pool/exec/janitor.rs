@@ -2,14 +2,18 @@
 
 use std::{io, time::Duration};
 
+use anyhow::Context as _;
 use jiff::Timestamp;
 use kcp_api::{ClusterPool, metadata::Object as _};
-use kcp_client::Error;
+use kcp_client::{Error, retry_after_lost_server};
 use kcp_pool::{
     acquire::wait::Timeout,
-    cleaning::{After, Cleaner, CommandEnd, JanitorId, Next, Obstacle, finish, take},
-    lease::renewal::{Heartbeat, RenewedLease},
-    objects::{CleaningRecord, cleaning::Janitor},
+    cleaning::{After, Cleaner, CommandEnd, JanitorId, Next, Obstacle, after_command, finish, take},
+    lease::{
+        LeaseError,
+        renewal::{Heartbeat, RenewedLease},
+    },
+    objects::cleaning::Janitor,
     store::{LeaseStore as _, Store},
 };
 use rustix::process::Signal;
@@ -18,15 +22,19 @@ use super::{
     CommandRun, EXIT_OWN_FAILURE, ExecArguments, RunEnd,
     process::{Signals, exit_code},
 };
-use crate::{commands::pool::reported, session::Session, terminal::Terminal};
+use crate::{session::Session, terminal::Terminal};
 
 /// The exit code if an entry that this janitor took is not clean.
 const EXIT_NOT_CLEAN: u8 = 1;
 
-/// What became of the entries that this janitor took.
+/// The pause after the first failure to clean an entry. Each later pause is twice as long, up to [`MAX_FAILURE_PAUSE`].
+const FAILURE_PAUSE: Duration = Duration::from_secs(1);
+
+/// The maximum pause after a failure to clean an entry. Other entries wait meanwhile.
+const MAX_FAILURE_PAUSE: Duration = Duration::from_secs(30);
+
 struct Work<'w> {
     store: &'w Store<'w>,
-    cleaner: Cleaner<'w>,
     arguments: &'w ExecArguments,
     terminal: &'w Terminal,
     /// Whether each entry that this janitor took was cleaned.
@@ -35,9 +43,29 @@ struct Work<'w> {
     reported: String,
 }
 
-/// Whether the janitor goes on after an entry.
+/// What a look at the pool has found.
+enum Found {
+    /// This janitor has taken the entry.
+    Entry(TakenEntry),
+    /// Another client has changed the entry that this janitor wanted to take.
+    Changed,
+    Nothing,
+    /// Nothing may be cleaned, for this reason.
+    Refused(String),
+}
+
+/// An entry that this janitor has taken.
+struct TakenEntry {
+    customization: String,
+    last_holder: Option<String>,
+    janitor: Janitor,
+}
+
+/// What the janitor does after the command for an entry.
 enum Step {
     Continue,
+    /// The command failed. The cause may need time to end.
+    ContinueAfter(Duration),
     /// The janitor ends with this exit code.
     End(u8),
 }
@@ -62,12 +90,6 @@ pub(super) async fn run_as_janitor(arguments: &ExecArguments, session: &Session)
     }
     let mut work = Work {
         store: &store,
-        cleaner: Cleaner {
-            pool: &pool,
-            only: arguments.customization.as_deref(),
-            ttl: arguments.ttl,
-            failures: arguments.failures,
-        },
         arguments,
         terminal,
         has_cleaned_all: true,
@@ -99,7 +121,18 @@ async fn refusal(
     })
 }
 
-impl Work<'_> {
+impl<'w> Work<'w> {
+    fn cleaner<'c>(&self, pool: &'c ClusterPool) -> Cleaner<'c>
+    where
+        'w: 'c,
+    {
+        Cleaner {
+            pool,
+            only: self.arguments.customization.as_deref(),
+            ttl: self.arguments.ttl,
+        }
+    }
+
     async fn run(&mut self, signals: &mut Signals) -> anyhow::Result<u8> {
         let started_at = Timestamp::now();
         let mut looks = 0;
@@ -108,24 +141,26 @@ impl Work<'_> {
                 return Ok(self.interrupted(signal));
             }
             looks += 1;
-            match self.look(signals).await {
-                Ok(Some(Step::Continue)) => continue,
-                Ok(Some(Step::End(code))) => return Ok(code),
-                Ok(None) => {}
+            let pause = match self.look().await {
+                Ok(Found::Entry(entry)) => match self.clean(&entry, signals).await? {
+                    Step::Continue => continue,
+                    Step::ContinueAfter(pause) => Some(pause),
+                    Step::End(code) => return Ok(code),
+                },
+                Ok(Found::Changed) => continue,
+                Ok(Found::Refused(why)) => {
+                    self.terminal.note(&why);
+                    return Ok(EXIT_OWN_FAILURE);
+                }
+                Ok(Found::Nothing) => self.pause_between_looks(started_at, looks),
                 // With --wait, an outage of the API server is no reason to stop.
                 Err(error) if looks > 1 && self.is_transient(&error) => {
                     self.terminal
                         .warning(&format!("could not look for entries to clean: {error:#}"));
+                    self.pause_between_looks(started_at, looks)
                 }
                 Err(error) => return Err(error),
-            }
-            let pause = self.arguments.wait.and_then(|limit| {
-                let timeout = Timeout { started_at, limit };
-                timeout.next_pause(
-                    Timestamp::now(),
-                    u64::from(std::process::id()).wrapping_mul(looks),
-                )
-            });
+            };
             let Some(pause) = pause else {
                 return Ok(if self.has_cleaned_all { 0 } else { EXIT_NOT_CLEAN });
             };
@@ -134,6 +169,16 @@ impl Work<'_> {
                 () = tokio::time::sleep(pause) => {}
             }
         }
+    }
+
+    /// `None` if the janitor does not wait, or no longer.
+    fn pause_between_looks(&self, started_at: Timestamp, looks: u64) -> Option<Duration> {
+        let timeout = Timeout {
+            started_at,
+            limit: self.arguments.wait?,
+        };
+        let random = u64::from(std::process::id()).wrapping_mul(looks);
+        timeout.next_pause(Timestamp::now(), random)
     }
 
     fn interrupted(&self, signal: Signal) -> u8 {
@@ -146,15 +191,21 @@ impl Work<'_> {
         self.arguments.wait.is_some() && cause.is_some_and(Error::is_transient)
     }
 
-    /// Looks for an entry to clean, and cleans it. Returns `None` if there is none.
-    async fn look(&mut self, signals: &mut Signals) -> anyhow::Result<Option<Step>> {
+    /// Looks for an entry to clean, and takes it. Reads the pool and who manages it each time, because both may change while this
+    /// janitor waits.
+    async fn look(&mut self) -> anyhow::Result<Found> {
+        let pool = self.store.read_pool(&self.arguments.pool).await?;
+        let cleaner = self.cleaner(&pool);
         let entries = self.store.list().await?;
-        let mut next = self.cleaner.next(&entries, None, self.store.now());
+        let mut next = cleaner.next(&entries, None, self.store.now());
         let clusters;
         if matches!(next, Next::Take(..)) {
+            if let Some(refusal) = refusal(self.store, &pool, self.arguments).await? {
+                return Ok(Found::Refused(refusal));
+            }
             // List the clusters after the entries: the write requires the version of the entry that was listed before.
             clusters = self.store.clusters().await?;
-            next = self.cleaner.next(&entries, Some(&clusters), self.store.now());
+            next = cleaner.next(&entries, Some(&clusters), self.store.now());
             if let Some(error) = clusters.error() {
                 // Otherwise, a janitor that may never clean anything would look as if nothing were to be cleaned.
                 self.has_cleaned_all = false;
@@ -165,18 +216,22 @@ impl Work<'_> {
             Next::Take(entry, record) => (entry, record),
             Next::Nothing(others) => {
                 self.report_others(&others);
-                return Ok(None);
+                return Ok(Found::Nothing);
             }
         };
-        if !take(self.store, entry, &record).await.map_err(reported)? {
-            return Ok(Some(Step::Continue));
-        }
-        let Some(janitor) = &record.janitor else {
-            return Ok(None);
-        };
-        self.clean(entry.name(), &record, janitor, signals)
-            .await
-            .map(Some)
+        let customization = entry.name().to_owned();
+        let taken = take(self.store, entry, &record).await.map_err(|error| {
+            anyhow::Error::new(error.into_cause())
+                .context(format!("could not take {customization} for cleaning"))
+        });
+        Ok(match record.janitor {
+            Some(janitor) if taken? => Found::Entry(TakenEntry {
+                customization,
+                last_holder: record.holder,
+                janitor,
+            }),
+            _ => Found::Changed,
+        })
     }
 
     fn report_others(&mut self, others: &[(&str, Obstacle)]) {
@@ -194,18 +249,13 @@ impl Work<'_> {
     }
 
     /// Runs the command for an entry that this janitor has taken, and writes what becomes of the entry.
-    async fn clean(
-        &mut self,
-        customization: &str,
-        record: &CleaningRecord,
-        janitor: &Janitor,
-        signals: &mut Signals,
-    ) -> anyhow::Result<Step> {
+    async fn clean(&mut self, entry: &TakenEntry, signals: &mut Signals) -> anyhow::Result<Step> {
         let terminal = self.terminal;
-        let holder = record.holder.as_deref();
+        let customization = entry.customization.as_str();
+        let holder = entry.last_holder.as_deref();
         let after = holder.map_or(String::new(), |holder| format!(", which {holder} held"));
         terminal.note(&format!("cleaning {customization}{after}"));
-        let id = JanitorId(&janitor.id);
+        let id = JanitorId(&entry.janitor.id);
         let renewed = RenewedLease {
             store: self.store,
             customization,
@@ -218,10 +268,10 @@ impl Work<'_> {
             command: &self.arguments.command,
             variables: [
                 ("KCP_NAMESPACE", self.store.namespace()),
-                ("KCP_POOL", self.cleaner.pool.name()),
+                ("KCP_POOL", self.arguments.pool.as_str()),
                 ("KCP_CLUSTER_DEPLOYMENT", holder.unwrap_or_default()),
                 ("KCP_CUSTOMIZATION", customization),
-                ("KCP_LEASE_ID", &janitor.id),
+                ("KCP_LEASE_ID", &entry.janitor.id),
             ]
             .map(|(name, value)| (name, value.to_owned()))
             .into(),
@@ -234,7 +284,7 @@ impl Work<'_> {
             ));
         };
         let lost = async {
-            let why = renewed.wait_until_lost(janitor.deadline, not_renewed).await;
+            let why = renewed.wait_until_lost(entry.janitor.deadline, not_renewed).await;
             format!("lost {customization}, which another janitor may clean now: {why}")
         };
         let ended = run.run_until_lost(lost, signals, terminal).await?;
@@ -248,21 +298,26 @@ impl Work<'_> {
             }
             RunEnd::Exited { .. } | RunEnd::NotRun(_) => CommandEnd::Aborted,
         };
-        let written = finish(self.store, customization, id, |record| {
-            self.cleaner.after(record, end)
-        })
-        .await;
-        let written = written.map_err(|error| {
-            self.has_cleaned_all = false;
-            reported(error)
-        })?;
+        // The command may have run for hours, so an outage of the API server must not make it run again.
+        let written = retry_after_lost_server(|| async {
+            let written = finish(self.store, customization, id, |record| {
+                after_command(record, end, self.arguments.failures)
+            });
+            written.await.map_err(LeaseError::into_cause)
+        });
+        let written = written
+            .await
+            .with_context(|| format!("could not record the end of the cleaning of {customization}"))?;
         self.report_end(customization, end, written.as_ref());
         Ok(match ended {
             RunEnd::NotRun(code) => Step::End(code),
             RunEnd::Exited {
                 signal: Some(signal), ..
             } => Step::End(exit_code(signal)),
-            RunEnd::Exited { .. } | RunEnd::Lost => Step::Continue,
+            RunEnd::Exited { .. } | RunEnd::Lost => match written {
+                Some(After::Wait(record)) => Step::ContinueAfter(pause_after(record.failures)),
+                _ => Step::Continue,
+            },
         })
     }
 
@@ -273,7 +328,7 @@ impl Work<'_> {
             (Some(After::Free), _) => format!("{customization} is clean, and free"),
             (Some(After::Wait(record)), CommandEnd::Exited(code)) => format!(
                 "{customization} is not clean: the command exited with {code}, failure {} of {}",
-                record.failures, self.cleaner.failures
+                record.failures, self.arguments.failures
             ),
             (Some(After::Wait(_)), CommandEnd::Aborted) => {
                 format!("{customization} is not clean, and waits for another janitor")
@@ -285,7 +340,24 @@ impl Work<'_> {
     }
 }
 
+/// The pause after this many failures in a row to clean an entry.
+fn pause_after(failures: u32) -> Duration {
+    let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
+    FAILURE_PAUSE.saturating_mul(doubled).min(MAX_FAILURE_PAUSE)
+}
+
 /// Whether this signal to the janitor means that the janitor should end.
 pub(super) const fn is_end_signal(signal: Signal) -> bool {
     matches!(signal, Signal::INT | Signal::TERM | Signal::HUP | Signal::QUIT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::pause_after;
+
+    #[test]
+    fn the_pause_grows_with_each_failure() {
+        let pauses = [1, 2, 3, 5, 6, 99].map(|failures| pause_after(failures).as_secs());
+        assert_eq!(pauses, [1, 2, 4, 16, 30, 30]);
+    }
 }

@@ -34,8 +34,9 @@ const MAX_PLACE_TTL: SignedDuration = SignedDuration::from_mins(12);
 /// is known only within some seconds.
 const MAX_LEFT: SignedDuration = SignedDuration::from_mins(15);
 
-/// A lessee renews its place when a third of its time is left.
-const RENEWED_AT: i32 = 3;
+/// A lessee renews its place when this much of its time is left, however long the place lasts. A lessee looks at the queue at least
+/// every 15 seconds ([`pause`](super::order::pause)), so this is enough for two looks at a slow server.
+const RENEWED_BEFORE: SignedDuration = SignedDuration::from_secs(40);
 
 /// How long a place stays in the queue after it has ended, so that the next command under the same name can continue there. It no
 /// longer counts for others.
@@ -241,7 +242,7 @@ impl Queue {
             .collect();
         let own = kept.iter().copied().find(|place| place.holder == holder);
         let ttl = place_ttl(waiting);
-        let is_renewal_due = |own: &Place| own.until.duration_since(now.latest) <= ttl / RENEWED_AT;
+        let is_renewal_due = |own: &Place| own.until.duration_since(now.latest) <= RENEWED_BEFORE;
         // Another process under the same name may accept other entries. It does not write its set again, nor does this one.
         let is_changed = last
             .or(own)
@@ -461,9 +462,9 @@ mod tests {
             );
         }
         let renewed = |holder, last, second| queue.place_to_write(holder, last, None, 1, 2, at(second));
-        assert_eq!(renewed("paris", None, 59), None, "it lasts long enough");
-        let place = renewed("paris", None, 60).unwrap();
-        assert_eq!((place.since, place.until), (at(0).latest, at(150).latest));
+        assert_eq!(renewed("paris", None, 49), None, "it lasts long enough");
+        let place = renewed("paris", None, 50).unwrap();
+        assert_eq!((place.since, place.until), (at(0).latest, at(140).latest));
         // A lessee that has lost its place, such as after an outage, continues at the same place if it still runs.
         assert_eq!(renewed("paris", Some(&place), 200).unwrap().since, at(0).latest);
         assert_eq!(renewed("paris", None, 200).unwrap().since, at(200).latest);
@@ -634,10 +635,16 @@ mod tests {
         let queue = of_size(1_024, 700);
         let own = format!("{:0>63}", 7);
         let accepted = EntrySet::new(["a"]);
-        for (second, until) in [(459, None), (460, Some(1_180))] {
+        for (second, until) in [(659, None), (660, Some(1_380))] {
             let renewed = queue.place_to_write(&own, None, Some(&accepted), 1, 1_024, at(second));
             let expected = until.map(|until| at(until).latest);
             assert_eq!(renewed.map(|place| place.until), expected, "{second}");
+        }
+        // A place from the time when the queue was short is renewed no earlier.
+        for (second, is_due) in [(49, false), (50, true)] {
+            let renewed =
+                of_size(1_024, 90).place_to_write(&own, None, Some(&accepted), 1, 1_024, at(second));
+            assert_eq!(renewed.is_some(), is_due, "{second}");
         }
         // The places of lessees that hold an entry do not let others last longer.
         let place = queue.place_to_write("paris", None, None, 1, 1, at(0)).unwrap();

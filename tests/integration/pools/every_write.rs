@@ -235,7 +235,7 @@ impl<'s> Case<'s> {
         let third = pool.run(&LEASE, "third", None).await?;
         let (expected, who) = match row.verb.effect {
             Effect::Leases | Effect::Renews | Effect::Keeps => (1, self.lessee.clone()),
-            Effect::Releases | Effect::Repairs => (0, "third".to_owned()),
+            Effect::Releases | Effect::Repairs | Effect::Cleans => (0, "third".to_owned()),
         };
         ensure!(third.code == Some(expected), "{third}");
         self.living.insert(who);

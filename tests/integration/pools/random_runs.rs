@@ -47,6 +47,7 @@ fn forty_randomized_runs_violate_no_invariant() {
             (counts.claimed, 40),
             (counts.claims_left, 10),
             (counts.sets, 5),
+            (counts.cleaned, 20),
         ] {
             assert!(count >= least, "{counts}");
         }

@@ -45,6 +45,9 @@ pub struct Counts {
     /// Leases of two entries at once.
     #[serde(default)]
     pub sets: u64,
+    /// Times that a janitor's command cleaned an entry.
+    #[serde(default)]
+    pub cleaned: u64,
 }
 
 impl AddAssign for Counts {
@@ -69,6 +72,7 @@ impl AddAssign for Counts {
             claimed,
             claims_left,
             sets,
+            cleaned,
         } = other;
         self.runs += runs;
         self.commands += commands;
@@ -89,6 +93,7 @@ impl AddAssign for Counts {
         self.claimed += claimed;
         self.claims_left += claims_left;
         self.sets += sets;
+        self.cleaned += cleaned;
     }
 }
 
@@ -114,6 +119,7 @@ impl fmt::Display for Counts {
             claimed,
             claims_left,
             sets,
+            cleaned,
         } = self;
         write!(
             f,
@@ -121,7 +127,7 @@ impl fmt::Display for Counts {
              {leased} leases, {exhausted} times none free, {undecided} undecided, {dead} lessees dead; {shifted} with a \
              wrong clock, {reclaimed} reclaimed, {renewed} renewed, {wrong_ids} wrong ids refused, {clusters} clusters, \
              {recreated} of them again, {restored} entries restored; {claimed} clusters claimed, {claims_left} claims left until their end; \
-             {sets} times two entries at once"
+             {sets} times two entries at once; {cleaned} entries cleaned"
         )
     }
 }
@@ -134,7 +140,7 @@ mod tests {
     fn every_count_is_added() {
         let counts: Counts = serde_json::from_str(
             r#"{"runs":1,"commands":2,"killed":3,"cut":4,"timed_out":5,"leased":6,"exhausted":7,"undecided":8,"dead":9,
-                "shifted":10,"reclaimed":11,"renewed":12,"wrong_ids":13,"clusters":14,"recreated":15,"restored":16,"claimed":17,"claims_left":18,"sets":19}"#,
+                "shifted":10,"reclaimed":11,"renewed":12,"wrong_ids":13,"clusters":14,"recreated":15,"restored":16,"claimed":17,"claims_left":18,"sets":19,"cleaned":20}"#,
         )
         .unwrap();
         let mut sum = counts;
@@ -143,7 +149,7 @@ mod tests {
             sum.to_string(),
             "2 runs: 4 commands, of which 6 killed, 8 cut off, 10 timed out; 12 leases, 14 times none free, \
              16 undecided, 18 lessees dead; 20 with a wrong clock, 22 reclaimed, 24 renewed, 26 wrong ids refused, \
-             28 clusters, 30 of them again, 32 entries restored; 34 clusters claimed, 36 claims left until their end; 38 times two entries at once"
+             28 clusters, 30 of them again, 32 entries restored; 34 clusters claimed, 36 claims left until their end; 38 times two entries at once; 40 entries cleaned"
         );
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::claim::{Claim, LesseeEvent, claims};
+use super::claim::{Claim, EventKind, LesseeEvent, claims};
 use super::version::{ClusterDeployment, Entry, Revision, Version, Versions};
 
 /// The finalizer of a `ClusterDeployment` that was created for a lease.
@@ -27,6 +27,14 @@ pub enum Violation {
         lessee: String,
         /// The entries, in order.
         entries: [String; 2],
+    },
+    /// An entry was leased after another lease of it had been reported, and not cleaned in between.
+    NotCleaned {
+        entry: String,
+        /// The revision of the second lease.
+        revision: Revision,
+        /// The holders of both leases.
+        lessees: [String; 2],
     },
     /// Two clusters use one entry at the same time.
     TwoClusters { entry: String, clusters: [String; 2] },
@@ -72,6 +80,76 @@ pub fn violations(versions: &Versions, events: &[LesseeEvent]) -> Vec<Violation>
     violations.sort();
     violations.dedup();
     violations
+}
+
+/// The leases of entries that were not cleaned since a lease of them was reported. `cleaned` has the ids of the janitors whose
+/// commands succeeded. An entry that was deleted has lost its records.
+pub fn not_cleaned(
+    entries: &[Version<Entry>],
+    events: &[LesseeEvent],
+    cleaned: &BTreeSet<String>,
+) -> Vec<Violation> {
+    let used = used_leases(entries, events);
+    let mut violations = Vec::new();
+    // By name: the version with the last lease that was reported, and whether a janitor has cleaned the entry since.
+    let mut dirty: BTreeMap<&str, (&Entry, bool)> = BTreeMap::new();
+    for version in entries {
+        let name = version.name.as_str();
+        let Some(entry) = &version.object else {
+            dirty.remove(name);
+            continue;
+        };
+        if let Some((last, is_clean)) = dirty.get_mut(name) {
+            match (&entry.janitor_id, &entry.lease_id) {
+                (Some(janitor), _) => *is_clean = cleaned.contains(janitor),
+                (None, Some(lease)) if last.lease_id.as_ref() != Some(lease) => {
+                    if !*is_clean {
+                        violations.push(Violation::NotCleaned {
+                            entry: name.to_owned(),
+                            revision: version.revision,
+                            lessees: [*last, entry]
+                                .map(|entry| entry.cluster_deployment.clone().unwrap_or_default()),
+                        });
+                    }
+                    dirty.remove(name);
+                }
+                // The command of a janitor was interrupted, or failed.
+                (None, None) if entry.is_reserved => *is_clean = false,
+                (None, _) => {}
+            }
+        }
+        if entry
+            .lease_id
+            .as_deref()
+            .is_some_and(|lease| used.contains(lease))
+        {
+            dirty.insert(name, (entry, false));
+        }
+    }
+    violations
+}
+
+/// The ids of the leases that commands reported.
+fn used_leases<'v>(entries: &'v [Version<Entry>], events: &[LesseeEvent]) -> BTreeSet<&'v str> {
+    let mut used = BTreeSet::new();
+    for event in events {
+        let reported: Vec<&str> = match &event.what {
+            EventKind::Leased { entry, .. } => vec![entry],
+            EventKind::LeasedSet { entries } => entries.iter().map(|(entry, _)| entry.as_str()).collect(),
+            _ => continue,
+        };
+        for name in reported {
+            let at_report =
+                |version: &&Version<Entry>| version.name == name && version.revision <= event.revision;
+            let entry = entries
+                .iter()
+                .rfind(at_report)
+                .and_then(|version| version.object.as_ref());
+            let of_lessee = entry.filter(|entry| entry.cluster_deployment.as_ref() == Some(&event.lessee));
+            used.extend(of_lessee.and_then(|entry| entry.lease_id.as_deref()));
+        }
+    }
+    used
 }
 
 /// How often an entry passed from one lessee to another in one write: the first one's lease had ended.

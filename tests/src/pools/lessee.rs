@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 
 use super::claim::{EventKind, GRACE};
 use super::command::CommandOutput;
@@ -13,8 +14,9 @@ use super::pool::{Call, Pool};
 use super::random::Random;
 use super::random_run::Tolerance;
 use super::verb::{
-    BORROW, CORDON, Effect, GENERATE, GENERATE_TWO, LEASE, LEASE_AGAIN, LEASE_NEW, LEASE_WAIT, RELEASE,
-    RELEASE_BY_ID, RELEASE_IN_USE, RELEASE_TOO_LATE, RENEW, RENEW_BY_ID, REPAIR_WITH_GRACE, UNCORDON, Verb,
+    BORROW, CLEAN_OR_FAIL, CORDON, Effect, GENERATE, GENERATE_TWO, LEASE, LEASE_AGAIN, LEASE_NEW, LEASE_WAIT,
+    RELEASE, RELEASE_BY_ID, RELEASE_IN_USE, RELEASE_TOO_LATE, RENEW, RENEW_BY_ID, REPAIR_WITH_GRACE, STATUS,
+    UNCORDON, Verb,
 };
 
 /// How often each lessee leases.
@@ -130,7 +132,7 @@ impl<'p> Lessee<'p> {
 
     async fn lease_under_generated_name(&mut self) -> Result<()> {
         let verb = self.random.pick([GENERATE, GENERATE_TWO]).unwrap_or(GENERATE);
-        let Decision::Met(output) = self.decide(verb, "2s", "", &["exhausted"]).await? else {
+        let Decision::Met(output) = self.decide(verb, "2s", "", &["exhausted", "timeout"]).await? else {
             return Ok(());
         };
         let name = output.text("/clusterDeployment/name")?;
@@ -357,6 +359,37 @@ impl<'p> Lessee<'p> {
             self.name,
             verb.line
         )
+    }
+
+    /// Cleans entries for a short time, mostly with a fault. The command may fail.
+    pub(super) async fn clean(&mut self) -> Result<()> {
+        let plan = self.plan();
+        self.clean_with_fault(plan).await
+    }
+
+    async fn clean_with_fault(&mut self, plan: Option<FaultPlan>) -> Result<()> {
+        let ended = self.run(CLEAN_OR_FAIL, "", "", plan).await?;
+        self.counts.cleaned += u64::try_from(ended.stdout.lines().count())?;
+        match ended.code {
+            None | Some(0 | 1) => Ok(()),
+            Some(_) => self.undecided(&ended).await,
+        }
+    }
+
+    /// Cleans all entries that must be cleaned, also one that a lessee cordoned before it died.
+    pub(super) async fn clean_all(&mut self) -> Result<()> {
+        self.succeed(UNCORDON).await?;
+        for _ in 0..MAX_ATTEMPTS {
+            let status = self.run(STATUS, "", "", None).await?;
+            let answer = status.answer()?;
+            let entries = answer.get("entries").and_then(Value::as_array);
+            let entries = entries.with_context(|| format!("no entries: {status}"))?;
+            if entries.iter().all(|entry| entry["state"] != "cleaning") {
+                return Ok(());
+            }
+            self.clean_with_fault(None).await?;
+        }
+        bail!("entries still wait for cleaning")
     }
 
     /// Repeats a command without a fault until it succeeds.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context as _, Result, ensure};
 use http::Request;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::claim::{EventKind, LesseeEvent};
 use super::command::CommandOutput;
 use super::fault::FaultPlan;
-use super::invariant::{Leftover, Violation, leftovers, violations};
+use super::invariant::{Leftover, Violation, leftovers, not_cleaned, violations};
 use super::server::PoolServer;
 use super::verb::{Effect, FIND, INSTALL_CONFIG, REPAIR, Values, Verb};
 use super::version::Versions;
@@ -35,6 +35,8 @@ pub struct Pool<'s> {
     namespace: String,
     inventory: Vec<String>,
     events: Mutex<Vec<LesseeEvent>>,
+    /// The ids of the janitors whose commands cleaned an entry; `None` if the pool does not ask for cleaning.
+    cleaned: Mutex<Option<BTreeSet<String>>>,
     was_restored: AtomicBool,
 }
 
@@ -109,6 +111,7 @@ impl<'s> Pool<'s> {
             namespace: namespace.to_owned(),
             inventory,
             events: Mutex::default(),
+            cleaned: Mutex::default(),
             was_restored: AtomicBool::new(false),
         })
     }
@@ -119,6 +122,7 @@ impl<'s> Pool<'s> {
 
     /// Makes the pool ask that its entries are cleaned between two holders.
     pub async fn ask_for_cleaning(&self) -> Result<()> {
+        let _serving = self.server.serving().await;
         let annotations = json!({"kubectl-kcp.dev/clean-before-reuse": "true"});
         let patch = serde_json::to_vec(&json!({"metadata": {"annotations": annotations}}))?;
         let url = format!("{HIVE}/namespaces/{}/clusterpools/{POOL}", self.namespace);
@@ -127,6 +131,7 @@ impl<'s> Pool<'s> {
             .client()
             .request::<Value>(request.body(patch)?)
             .await?;
+        *locked(&self.cleaned) = Some(BTreeSet::new());
         Ok(())
     }
 
@@ -170,6 +175,13 @@ impl<'s> Pool<'s> {
         }
         let started = Timestamp::now();
         let ended = self.server.plugin().run(&arguments, plan, ahead).await?;
+        if verb.effect == Effect::Cleans {
+            // Also if `pool exec` was killed after its command had ended.
+            let ids = ended.stdout.lines().filter_map(|line| line.split_once(' '));
+            locked(&self.cleaned)
+                .get_or_insert_default()
+                .extend(ids.map(|(_, id)| id.to_owned()));
+        }
         if ended.code == Some(0) {
             match verb.effect {
                 Effect::Leases => {
@@ -198,7 +210,7 @@ impl<'s> Pool<'s> {
                     let ends = ended.time("/leases/0/ends")?;
                     self.log_event(lessee, EventKind::Renewed { ends }).await?;
                 }
-                Effect::Releases | Effect::Keeps | Effect::Repairs => {}
+                Effect::Releases | Effect::Keeps | Effect::Repairs | Effect::Cleans => {}
             }
         }
         Ok(ended)
@@ -226,8 +238,7 @@ impl<'s> Pool<'s> {
             lessee: lessee.to_owned(),
             what,
         };
-        let mut log = self.events.lock().unwrap_or_else(PoisonError::into_inner);
-        log.push(events);
+        locked(&self.events).push(events);
         Ok(())
     }
 
@@ -240,8 +251,13 @@ impl<'s> Pool<'s> {
             self.namespace
         );
         let events = self.events.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let cleaned = self.cleaned.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut violations = violations(&versions, &events);
+        if let Some(cleaned) = cleaned {
+            violations.extend(not_cleaned(&versions.entries, &events, &cleaned));
+        }
         Ok(HistoryCheck {
-            violations: violations(&versions, &events),
+            violations,
             leftovers: leftovers(&versions, &self.inventory, living),
             versions,
         })
@@ -263,6 +279,10 @@ impl HistoryCheck {
         );
         Ok(())
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A customization without a status.

@@ -1,6 +1,8 @@
-//! One randomized run: more lessees than entries, injected faults, and lessees that die. Then other lessees claim clusters.
+//! One randomized run: more lessees than entries, injected faults, and lessees that die. In every second run, janitors clean the
+//! entries between two leases. Then other lessees claim clusters.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result};
 use futures_util::future::try_join_all;
@@ -18,6 +20,9 @@ use super::version::Versions;
 
 pub const LESSEES: usize = 8;
 pub const ENTRIES: usize = 4;
+
+/// The janitors of a pool that asks for cleaning.
+const JANITORS: usize = 2;
 
 /// The attempts to repair everything: a short lease may end between a repair and the search for problems.
 const MAX_REPAIRS: usize = 20;
@@ -45,21 +50,43 @@ pub async fn random_run(server: &PoolServer, seed: u64, tolerance: Tolerance) ->
 
 async fn run(pool: Pool<'_>, seed: u64, tolerance: Tolerance) -> Result<Counts> {
     let mut random = Random::new(seed);
+    let asks_for_cleaning = seed.is_multiple_of(2);
+    if asks_for_cleaning {
+        pool.ask_for_cleaning().await?;
+    }
+    let names = (1..=JANITORS).filter(|_| asks_for_cleaning);
+    let mut janitors: Vec<_> = names
+        .map(|number| Lessee::new(&pool, format!("janitor-{number}"), random.split(), tolerance))
+        .collect();
+    // A janitor must not be interrupted between the end of its command and the log.
+    let is_over = AtomicBool::new(false);
+    let clean = try_join_all(janitors.iter_mut().map(async |janitor| {
+        while !is_over.load(Ordering::Relaxed) {
+            janitor.clean().await?;
+        }
+        Ok(())
+    }));
     let lessees = (1..=LESSEES).map(|number| {
         let name = format!("cluster-{number}");
         Lessee::new(&pool, name, random.split(), tolerance)
     });
-    let lived = try_join_all(lessees.map(async |mut lessee| match lessee.live().await {
-        Ok(()) => Ok((lessee, true)),
-        Err(error) if error.is::<LesseeDied>() => Ok((lessee, false)),
-        Err(error) => Err(error),
-    }));
+    let live = async {
+        let lived = try_join_all(lessees.map(async |mut lessee| match lessee.live().await {
+            Ok(()) => Ok((lessee, true)),
+            Err(error) if error.is::<LesseeDied>() => Ok((lessee, false)),
+            Err(error) => Err(error),
+        }));
+        let lived = lived.await;
+        is_over.store(true, Ordering::Relaxed);
+        lived
+    };
+    let (lived, _) = tokio::try_join!(live, clean)?;
     let mut counts = Counts {
         runs: 1,
         ..Counts::default()
     };
     let mut living = BTreeSet::new();
-    for (lessee, lives) in lived.await? {
+    for (lessee, lives) in lived {
         counts += lessee.counts;
         for name in &lessee.generated {
             pool.log_event(name, EventKind::Releases).await?;
@@ -72,8 +99,16 @@ async fn run(pool: Pool<'_>, seed: u64, tolerance: Tolerance) -> Result<Counts> 
     }
     // A killed command may have leased under a generated name that it did not report.
     pool.end_leases(|holder| holder.starts_with(GENERATED)).await?;
+    for janitor in janitors {
+        counts += janitor.counts;
+    }
     let mut repairer = Lessee::new(&pool, "nobody".to_owned(), random, tolerance);
-    if let Err(error) = repair(&mut repairer).await {
+    let cleaned_up = async {
+        repair(&mut repairer).await?;
+        // Repair does not free an entry that must be cleaned.
+        repairer.clean_all().await
+    };
+    if let Err(error) = cleaned_up.await {
         let Versions { entries, .. } = pool.check_history(&living).await?.versions;
         return Err(error.context(format!("of {entries:?}")));
     }

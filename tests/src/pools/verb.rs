@@ -23,6 +23,8 @@ pub enum Effect {
     Keeps,
     /// None: the command affects dead lessees only.
     Repairs,
+    /// None: the command affects entries that nobody holds. It prints the name of each entry that it cleans, and the id of its hold.
+    Cleans,
 }
 
 /// The values of the placeholders.
@@ -80,9 +82,9 @@ pub const GENERATE: Verb = verb(
     Effect::Leases,
 );
 
-/// A lease of two entries, of a lessee that the command names.
+/// A lease of two entries, of a lessee that the command names. It waits until leases of other lessees have ended.
 pub const GENERATE_TWO: Verb = verb(
-    "lease {pool} --generate-name generated- --ttl {ttl} --no-cluster --count 2 -o json",
+    "lease {pool} --generate-name generated- --ttl {ttl} --no-cluster --count 2 --wait=10s -o json",
     Effect::Leases,
 );
 
@@ -150,8 +152,19 @@ pub(super) const EXEC_CLAIM: Verb = verb(
     Effect::Releases,
 );
 
-/// Cleans the entries whose leases were released, also those of a janitor that was killed.
-pub const CLEAN: Verb = verb("exec {pool} --clean --ttl 3s --wait=15s -- true", Effect::Repairs);
+/// Cleans the entries whose leases were released, also those of a janitor that was killed. The script has no spaces, because words
+/// are separated by spaces here.
+pub const CLEAN: Verb = verb(
+    "exec {pool} --clean --ttl 3s --wait=15s -- sh -c echo${IFS}$KCP_CUSTOMIZATION${IFS}$KCP_LEASE_ID",
+    Effect::Cleans,
+);
+
+/// [`CLEAN`] for a short time, with a script that fails for one entry in four.
+pub(super) const CLEAN_OR_FAIL: Verb = verb(
+    "exec {pool} --clean --ttl 3s --failures 99 --wait=3s -- \
+     sh -c [${IFS}$(($$%4))${IFS}-gt${IFS}0${IFS}]&&echo${IFS}$KCP_CUSTOMIZATION${IFS}$KCP_LEASE_ID",
+    Effect::Cleans,
+);
 
 pub const CORDON: Verb = verb("cordon host-1 --reason tests", Effect::Repairs);
 
@@ -167,6 +180,8 @@ pub const RECREATE: Verb = verb(
     "repair {pool} --recreate --install-config secret/install-config --yes --grace 0s -o json",
     Effect::Keeps,
 );
+
+pub(super) const STATUS: Verb = verb("status {pool} -o json", Effect::Repairs);
 
 /// Succeeds if it finds no problem.
 pub const FIND: Verb = verb("repair {pool} --grace 0s -o json", Effect::Repairs);

@@ -30,6 +30,8 @@ pub struct Entry {
     pub is_reserved: bool,
     /// The id in the record of its lease.
     pub lease_id: Option<String>,
+    /// The id of the janitor that cleans it, in the record of its cleaning.
+    pub janitor_id: Option<String>,
 }
 
 /// The entry and the deletion of a `ClusterDeployment`.
@@ -170,19 +172,18 @@ fn entry(object: &Value) -> Entry {
         cluster_deployment: text(object, "/status/clusterDeploymentRef/name"),
         pool: text(object, "/status/clusterPoolRef/name"),
         is_reserved,
-        lease_id: lease_id(object),
+        lease_id: recorded(object, "kubectl-kcp.dev/Lease", "id="),
+        janitor_id: recorded(object, "kubectl-kcp.dev/Cleaning", "janitor="),
     }
 }
 
-fn lease_id(object: &Value) -> Option<String> {
+/// A field of the record in the condition of this type. Empty fields are `-`.
+fn recorded(object: &Value, condition: &str, field: &str) -> Option<String> {
     let conditions = object.pointer("/status/conditions").and_then(Value::as_array)?;
-    let record = conditions
-        .iter()
-        .find(|condition| condition["type"] == "kubectl-kcp.dev/Lease")?;
+    let record = conditions.iter().find(|found| found["type"] == condition)?;
     let mut fields = record.get("message")?.as_str()?.split(' ');
-    fields
-        .find_map(|field| field.strip_prefix("id="))
-        .map(str::to_owned)
+    let value = fields.find_map(|text| text.strip_prefix(field))?;
+    (value != "-").then(|| value.to_owned())
 }
 
 fn cluster_deployment(object: &Value) -> ClusterDeployment {
@@ -249,6 +250,13 @@ mod tests {
             ],
             "clusterDeploymentRef": {"name": "a"}, "clusterPoolRef": {"name": "p"},
         }});
+        let being_cleaned = json!({"status": {
+            "conditions": [
+                {"type": "Available", "status": "False"},
+                {"type": "kubectl-kcp.dev/Cleaning", "status": "True", "message": "v1 holder=a janitor=m2p9 deadline=-"},
+            ],
+            "clusterPoolRef": {"name": "p"},
+        }});
         let half = json!({"status": {
             "conditions": [{"type": "Available", "status": "True"}, {"type": "Other", "status": "False"}],
             "clusterDeploymentRef": {"name": ""},
@@ -258,18 +266,27 @@ mod tests {
             (3, KEY, Some(held)),
             (4, KEY, Some(half)),
             (5, KEY, None),
+            (6, KEY, Some(being_cleaned)),
         ]);
         let held = Entry {
             cluster_deployment: Some("a".to_owned()),
             pool: Some("p".to_owned()),
             is_reserved: true,
             lease_id: Some("k4x7".to_owned()),
+            janitor_id: None,
+        };
+        let being_cleaned = Entry {
+            pool: Some("p".to_owned()),
+            is_reserved: true,
+            janitor_id: Some("m2p9".to_owned()),
+            ..Entry::default()
         };
         let entries = vec![
             version(2, "host-1", Some(Entry::default())),
             version(3, "host-1", Some(held)),
             version(4, "host-1", Some(Entry::default())),
             version(5, "host-1", None),
+            version(6, "host-1", Some(being_cleaned)),
         ];
         let expected = Versions {
             entries,

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Leftover, Violation, leftovers, reclaimed, violations};
+use super::{Leftover, Violation, leftovers, not_cleaned, reclaimed, violations};
 use crate::pools::claim::{EventKind, LesseeEvent};
 use crate::pools::version::{ClusterDeployment, Entry, Revision, Version, Versions};
 
@@ -26,6 +26,17 @@ fn held(lessee: &str) -> Entry {
         pool: Some("p".to_owned()),
         is_reserved: true,
         lease_id: Some(format!("of-{lessee}")),
+        janitor_id: None,
+    }
+}
+
+/// Waits for a janitor, or is held by one.
+fn cleaning(janitor: Option<&str>) -> Entry {
+    Entry {
+        pool: Some("p".to_owned()),
+        is_reserved: true,
+        janitor_id: janitor.map(str::to_owned),
+        ..Entry::default()
     }
 }
 
@@ -362,4 +373,67 @@ fn rejects_a_copy_of_the_dead() {
     assert_eq!(left(&versions, &[]), [expected]);
     versions.copies.push(version(3, "a/x", None));
     assert_eq!(left(&versions, &[]), []);
+}
+
+#[test]
+fn an_entry_must_be_cleaned_between_two_leases_that_were_reported() {
+    let cleaned = BTreeSet::from(["k4x7".to_owned()]);
+    for (case, between, reported, is_violation) in [
+        ("at once", vec![], true, true),
+        ("freed", vec![Some(free())], true, true),
+        ("not told", vec![], false, false),
+        (
+            "cleaned",
+            vec![Some(cleaning(Some("k4x7"))), Some(free())],
+            true,
+            false,
+        ),
+        (
+            "not by a command",
+            vec![Some(cleaning(Some("x"))), Some(free())],
+            true,
+            true,
+        ),
+        (
+            "killed before the end was recorded",
+            vec![
+                Some(cleaning(Some("k4x7"))),
+                Some(cleaning(Some("x"))),
+                Some(free()),
+            ],
+            true,
+            true,
+        ),
+        (
+            "interrupted",
+            vec![Some(cleaning(Some("k4x7"))), Some(cleaning(None)), Some(free())],
+            true,
+            true,
+        ),
+        (
+            "restored without its records",
+            vec![None, Some(free())],
+            true,
+            false,
+        ),
+    ] {
+        let states = [Some(held("a"))]
+            .into_iter()
+            .chain(between)
+            .chain([Some(held("b"))]);
+        let versions = entries((1..).zip(states).map(|(revision, entry)| (revision, "x", entry)));
+        let events = if reported {
+            vec![leased(1, "a", "x")]
+        } else {
+            Vec::new()
+        };
+        let last = versions.entries.last().unwrap().revision;
+        let expected = is_violation.then(|| Violation::NotCleaned {
+            entry: "x".to_owned(),
+            revision: last,
+            lessees: ["a", "b"].map(str::to_owned),
+        });
+        let found = not_cleaned(&versions.entries, &events, &cleaned);
+        assert_eq!(found, expected.into_iter().collect::<Vec<_>>(), "{case}");
+    }
 }

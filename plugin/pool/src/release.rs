@@ -218,23 +218,26 @@ fn still_used(deployments: &ClusterDeployments, released: &[String]) -> Vec<Entr
 /// the places of all others that hold an entry, so that their releases need no write. Ignores errors, because the place ends
 /// soon.
 async fn leave_queue(store: &Store<'_>, holder: Holder<'_>) {
-    let (target, name) = (ObjectTarget::Queue(store.namespace()), queue_name(holder.pool));
+    let target = ObjectTarget::Queue(store.namespace());
     let left = async {
+        let mut part = 0;
         for _ in 0..QUEUE_ROUNDS {
             let Ok(queue) = store.queue(holder.pool).await else {
                 return;
             };
-            if queue.find(holder.cluster_deployment).is_none() {
+            let Some(place) = queue.find(holder.cluster_deployment) else {
                 return;
-            }
+            };
+            part = place.part;
             let Ok(entries) = store.list().await else { return };
-            let patch = queue.without_served(holder, &entries);
+            let patch = queue.without_served(part, holder, &entries);
+            let name = queue_name(holder.pool, part);
             match store.patch_object_once(target, &name, &patch).await {
                 Ok(Written::Changed) => {}
                 _ => return,
             }
         }
-        leave_now(store, holder).await;
+        leave_now(store, part, holder).await;
     };
     drop(tokio::time::timeout(LEAVE_TIMEOUT, left).await);
 }

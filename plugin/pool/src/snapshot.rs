@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::{
     hive::{Hive, HiveMode},
     lease::{
-        queue::{QUEUE_LABEL, Queue, queue_name},
+        queue::{QUEUE_LABEL, Queue},
         reuse::Reuse,
         usage::{Clusters, Usage},
     },
@@ -90,9 +90,8 @@ impl Snapshot {
 
     /// The queue of a pool; `None` if it could not be read.
     pub fn queue(&self, pool: &str) -> Option<Queue> {
-        let name = queue_name(pool);
-        let found = self.queues.as_ref()?.iter().find(|queue| queue.name() == name);
-        Some(found.map_or_else(Queue::default, |found| Queue::new(pool, &found.metadata)))
+        let leases = self.queues.as_ref()?.iter();
+        Some(Queue::new(pool, leases.map(|lease| &lease.metadata)))
     }
 
     /// The ClusterDeployments of all namespaces; `None` if they could not be listed.

@@ -25,7 +25,7 @@ pub use crate::lease::access::LeaseStore;
 use crate::{
     hive::{Hive, HiveMode, read_hive},
     lease::{
-        queue::{Queue, queue_name},
+        queue::{QUEUE_LABEL, Queue},
         reuse::Reuse,
         usage::Clusters,
     },
@@ -331,9 +331,13 @@ impl<'c> Store<'c> {
 
     /// Lists the queues of pools, and the Leases (`coordination.k8s.io`) in which version 0.1 stored its records.
     pub async fn list_leases(&self) -> Result<Vec<PartialObjectMetadata>, Error> {
+        self.list_labelled_leases(label::POOL_LEASE).await
+    }
+
+    async fn list_labelled_leases(&self, labelled: &str) -> Result<Vec<PartialObjectMetadata>, Error> {
         let resource = LEASE.api_resource("v1");
         self.connection
-            .list_metadata(&resource, Some(self.namespace()), Some(label::POOL_LEASE))
+            .list_metadata(&resource, Some(self.namespace()), Some(labelled))
             .await
     }
 
@@ -473,10 +477,9 @@ impl LeaseStore for Store<'_> {
     }
 
     async fn queue(&self, pool: &str) -> Result<Queue, Error> {
-        let name = queue_name(pool);
-        let found: Option<PartialObjectMetadata> =
-            self.find_at(self.in_pool_namespace(&LEASE, &name)).await?;
-        Ok(found.map_or_else(Queue::default, |found| Queue::new(pool, &found.metadata)))
+        let labelled = format!("{}={QUEUE_LABEL}", label::POOL_LEASE);
+        let leases = self.list_labelled_leases(&labelled).await?;
+        Ok(Queue::new(pool, leases.iter().map(|lease| &lease.metadata)))
     }
 
     async fn clusters(&self) -> Result<Clusters, Error> {

@@ -115,10 +115,11 @@ fn a_lessee_needs_exactly_the_documented_permissions() {
             ),
             (
                 "leases",
-                "get",
+                "list",
                 vec![
-                    (HOLD, 0, cannot("get leases")),
-                    (WAIT, 1, without_place("get leases")),
+                    (HOLD, 0, cannot("list leases")),
+                    (WAIT, 1, without_place("list leases")),
+                    (STATUS, 0, cannot("list leases")),
                     (RELEASE, 0, String::new()),
                 ],
             ),
@@ -140,7 +141,6 @@ fn a_lessee_needs_exactly_the_documented_permissions() {
                     (RELEASE, 0, String::new()),
                 ],
             ),
-            ("leases", "list", vec![(STATUS, 0, cannot("list leases"))]),
             (
                 "clusterclaims",
                 "get",
@@ -214,7 +214,7 @@ fn a_lessee_needs_exactly_the_documented_permissions() {
             .iter()
             .map(|claim| claim["metadata"]["name"].as_str().unwrap())
             .collect();
-        assert_eq!(names, ["lessee-14"]);
+        assert_eq!(names, ["lessee-13"]);
 
         pool.ask_for_cleaning().await.unwrap();
         let unlisted =

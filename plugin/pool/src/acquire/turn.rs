@@ -120,25 +120,31 @@ impl Turn for QueuedLessee<'_> {
 
     async fn leave(&mut self, may_continue: bool) {
         let Some(place) = self.place.take() else { return };
-        let holder = self.request.holder;
+        let (holder, part) = (self.request.holder, place.part);
         let patch = if may_continue && self.is_name_given {
             end(holder.pool, &place, self.store.now())
         } else {
             leave(holder)
         };
-        drop(tokio::time::timeout(LEAVE_TIMEOUT, write_now(self.store, holder.pool, &patch)).await);
+        drop(
+            tokio::time::timeout(
+                LEAVE_TIMEOUT,
+                write_now(self.store, &queue_name(holder.pool, part), &patch),
+            )
+            .await,
+        );
     }
 }
 
-/// Removes the place of a holder, even if the queue changes.
-pub async fn leave_now(store: &Store<'_>, holder: Holder<'_>) {
-    write_now(store, holder.pool, &leave(holder)).await;
+/// Removes the place of a holder from a part of the queue, even if the part changes.
+pub async fn leave_now(store: &Store<'_>, part: usize, holder: Holder<'_>) {
+    write_now(store, &queue_name(holder.pool, part), &leave(holder)).await;
 }
 
-/// Changes the queue of a pool. Ignores errors.
-async fn write_now(store: &Store<'_>, pool: &str, patch: &Value) {
+/// Changes a part of a queue. Ignores errors.
+async fn write_now(store: &Store<'_>, name: &str, patch: &Value) {
     let target = ObjectTarget::Queue(store.namespace());
-    drop(store.patch_object_once(target, &queue_name(pool), patch).await);
+    drop(store.patch_object_once(target, name, patch).await);
 }
 
 fn states(reported: &[(String, Availability)]) -> impl Iterator<Item = (&str, &Availability)> {
@@ -202,13 +208,14 @@ impl QueuedLessee<'_> {
         self.place = Some(place.clone());
         let annotations = queue.annotations_with(pool, &place, now);
         let patch = json!({"metadata": {"annotations": annotations}});
-        let (target, name) = (ObjectTarget::Queue(self.store.namespace()), queue_name(pool));
+        let target = ObjectTarget::Queue(self.store.namespace());
+        let name = queue_name(pool, place.part);
         let written = self.store.patch_object_once(target, &name, &patch).await?;
         if let Written::Changed = written {
             let pool = self.store.read_pool(pool).await?;
             let created = self
                 .store
-                .create_once(target, &new_queue(&pool, &annotations))
+                .create_once(target, &new_queue(&pool, place.part, &annotations))
                 .await?;
             if let CreateResult::AlreadyExists = created {
                 self.store.patch_object_once(target, &name, &patch).await?;

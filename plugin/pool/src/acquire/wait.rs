@@ -229,6 +229,7 @@ mod tests {
                 until: Timestamp::UNIX_EPOCH,
                 entries: None,
                 count: 1,
+                part: 0,
             });
             Ok(self.overtaken.clone())
         }

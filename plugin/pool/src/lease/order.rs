@@ -265,6 +265,7 @@ mod tests {
             until: now().latest + SignedDuration::from_secs(90),
             entries: entries.map(|entries| EntrySet::new(entries.iter().copied())),
             count: 1,
+            part: 0,
         }
     }
 
@@ -659,7 +660,7 @@ mod tests {
             let begin: Timestamp = NOW.parse().unwrap();
             let entry_names = ["a", "b", "c"];
             let mut holders: Vec<Option<usize>> = vec![None; size];
-            let mut queue = Queue::new("pool", &read(&json!({})));
+            let mut queue = Queue::default();
             // The lessees that wait, in order.
             let mut line: Vec<usize> = Vec::new();
             let count = |lessee: usize| 1 + lessee % 2;

@@ -23,8 +23,8 @@ use crate::{
 /// How long a place lasts after its lessee has renewed it, if fewer than twice [`PLACES_OF_TTL`] lessees wait.
 const PLACE_TTL: SignedDuration = SignedDuration::from_secs(90);
 
-/// For each such number of lessees that wait, a place lasts longer by [`PLACE_TTL`]. Each renewal stores the whole queue again,
-/// so the stored bytes would otherwise grow with the square of the number of lessees.
+/// For each such number of lessees that wait, a place lasts longer by [`PLACE_TTL`], so that most lessees of a long queue never renew
+/// their places.
 const PLACES_OF_TTL: usize = 64;
 
 /// The longest time that a place lasts.
@@ -42,9 +42,13 @@ const RENEWED_BEFORE: SignedDuration = SignedDuration::from_secs(40);
 /// longer counts for others.
 pub const KEPT: SignedDuration = SignedDuration::from_secs(15);
 
-/// The maximum size of all annotations of an object, in bytes (Kubernetes, `TotalAnnotationSizeLimitB`). It limits the number of
-/// places.
-const MAX_BYTES: usize = 256 * 1024;
+/// The places of each part of a queue. The API server stores all places of a part again whenever one is written, and applies
+/// writes that arrive at the same time one after the other. A place has at most 512 bytes, so a part has at most 64 KiB, of the
+/// 256 KiB that Kubernetes allows for annotations (`TotalAnnotationSizeLimitB`).
+const PLACES_OF_PART: usize = 128;
+
+/// Together, the parts have places for 1,024 lessees. The permissions of lessees name each part.
+const MAX_PARTS: usize = 8;
 
 /// The value of the label of queues.
 pub const QUEUE_LABEL: &str = "queue";
@@ -65,6 +69,9 @@ pub struct Place {
     /// How many entries the lessee wants at once.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub count: usize,
+    /// The part of the queue that contains the place.
+    #[serde(skip)]
+    pub part: usize,
 }
 
 const fn one() -> usize {
@@ -82,21 +89,26 @@ const fn is_one(count: &usize) -> bool {
 #[serde(transparent)]
 pub struct EntrySet(String);
 
-/// The places in the annotations of a pool's queue, which is a Lease (`coordination.k8s.io`).
+/// The places in the annotations of the parts of a pool's queue. Each part is a Lease (`coordination.k8s.io`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Queue {
-    resource_version: String,
+    /// The resourceVersion of each part that exists.
+    versions: BTreeMap<usize, String>,
     /// In order.
     places: Vec<Place>,
 }
 
-/// The name of a pool's queue.
-pub fn queue_name(pool: &str) -> String {
-    format!("kubectl-kcp-queue-{pool}")
+/// The name of a part of a pool's queue. No two parts of any two pools have the same name.
+pub fn queue_name(pool: &str, part: usize) -> String {
+    let number = if part == 0 {
+        String::new()
+    } else {
+        part.to_string()
+    };
+    format!("kubectl-kcp-queue{number}-{pool}")
 }
 
 impl EntrySet {
-    /// 1,024 places with holders of 63 characters, each for one entry, fit into [`MAX_BYTES`].
     const DIGITS: u64 = 60;
 
     pub fn new<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
@@ -126,7 +138,7 @@ impl EntrySet {
 }
 
 impl Place {
-    /// The annotation with the place of a holder, so that the holder has the same place after a restart.
+    /// The name of the annotation with the place of a holder, so that the holder has the same place after a restart.
     fn annotation(holder: Holder<'_>) -> String {
         let hash = stable_hash(&[holder.pool, holder.cluster_deployment, ""]);
         format!("{PLACE_PREFIX}{hash:016x}")
@@ -134,12 +146,6 @@ impl Place {
 
     fn text(&self) -> String {
         json!(self).to_string()
-    }
-
-    /// The size of the annotation with this place, in bytes.
-    fn size(&self) -> usize {
-        // A hash has 16 digits.
-        PLACE_PREFIX.len() + 16 + self.text().len()
     }
 
     /// Whether the place has not ended. A place with an end that no lessee can have written does not count.
@@ -177,23 +183,25 @@ fn place_ttl(waiting: usize) -> SignedDuration {
 }
 
 impl Queue {
-    /// Reads the places. Ignores an annotation that is not a place.
-    pub fn new(pool: &str, queue: &ObjectMeta) -> Self {
-        let annotations = queue.annotations.iter().flatten();
-        let place = |(key, value): (&String, &String)| {
-            let place: Place = serde_json::from_str(value).ok()?;
-            let holder = Holder {
-                pool,
-                cluster_deployment: &place.holder,
+    /// Reads the places in the parts of the pool's queue, which may be among other Leases. Ignores an annotation that is not a place.
+    pub fn new<'m>(pool: &str, leases: impl IntoIterator<Item = &'m ObjectMeta>) -> Self {
+        let names: Vec<_> = (0..MAX_PARTS).map(|part| queue_name(pool, part)).collect();
+        let mut queue = Self::default();
+        for lease in leases {
+            let found = lease.name.as_ref();
+            let Some(part) = names.iter().position(|name| Some(name) == found) else {
+                continue;
             };
-            (*key == Place::annotation(holder)).then_some(place)
-        };
-        let mut places: Vec<_> = annotations.filter_map(place).collect();
-        places.sort();
-        Self {
-            resource_version: queue.resource_version().to_owned(),
-            places,
+            let annotations = lease.annotations.iter().flatten();
+            let places = annotations.filter_map(|(key, value)| {
+                let place: Place = serde_json::from_str(value).ok()?;
+                (*key == annotation_of(pool, &place.holder)).then_some(Place { part, ..place })
+            });
+            queue.places.extend(places);
+            queue.versions.insert(part, lease.resource_version().to_owned());
         }
+        queue.places.sort();
+        queue
     }
 
     pub fn find(&self, holder: &str) -> Option<&Place> {
@@ -219,8 +227,13 @@ impl Queue {
     /// that holds as many entries of the pool as it wants.
     pub fn waiting(&self, pool: &str, entries: &[Entry], now: ServerTime) -> Vec<Place> {
         let held = holders(pool, entries);
-        let waiting = self.places.iter().filter(|place| place.lasts(now));
-        waiting.filter_map(|place| place.missing(&held)).collect()
+        // Two processes under one name may have joined two parts at the same time.
+        let mut holders = BTreeSet::new();
+        let lasting = self.places.iter().filter(|place| place.lasts(now));
+        lasting
+            .filter(|place| holders.insert(&place.holder))
+            .filter_map(|place| place.missing(&held))
+            .collect()
     }
 
     /// The place that a lessee must write now, to join the queue or to renew its place. `None` if its place lasts long enough, or
@@ -256,55 +269,58 @@ impl Queue {
             let after = before.saturating_add(SignedDuration::from_millis(1));
             now.max(after.unwrap_or(before))
         };
-        let place = Place {
+        let places = |part: usize| kept.iter().filter(move |place| place.part == part).count();
+        let part = match own {
+            Some(own) => own.part,
+            None => (0..MAX_PARTS).find(|part| places(*part) < PLACES_OF_PART)?,
+        };
+        Some(Place {
             since: own.or(last).map_or_else(next, |before| before.since),
             holder: holder.to_owned(),
             until: end_of_place(now, ttl),
             entries: accepted.cloned(),
             count,
-        };
-        let others = kept.iter().filter(|place| place.holder != holder);
-        let size: usize = others.map(|place| place.size()).sum();
-        (own.is_some() || size + place.size() <= MAX_BYTES).then_some(place)
+            part,
+        })
     }
 
-    /// The annotations that write a place, and remove the places at which nobody may continue. They need no resourceVersion: each lessee
-    /// writes only its own place, and a lessee whose place has ended takes it again if it still runs. Removes no place while the
-    /// server's time is uncertain.
+    /// The annotations of a part of the queue that write a place, and remove the places at which nobody may continue. They need no
+    /// resourceVersion: each lessee writes only its own place, and a lessee whose place has ended takes it again if it still runs.
+    /// Removes no place while the server's time is uncertain.
     pub fn annotations_with(&self, pool: &str, place: &Place, now: ServerTime) -> Map<String, Value> {
         let ended = self
             .places
             .iter()
-            .filter(|place| now.is_certain && !place.may_continue(now));
+            .filter(|ended| ended.part == place.part && now.is_certain && !ended.may_continue(now));
         let ended = ended.map(|place| (annotation_of(pool, &place.holder), Value::Null));
         let own = (annotation_of(pool, &place.holder), place.text().into());
         ended.chain([own]).collect()
     }
 
-    /// The patch that removes the places of this holder and of all that hold what they want. It requires that the queue is unchanged.
-    /// The entries must be read after the queue, because a lessee that has released its entry may wait again.
-    pub fn without_served(&self, holder: Holder<'_>, entries: &[Entry]) -> Value {
+    /// The patch of a part that removes the places of this holder and of all that hold what they want. It requires that the part is
+    /// unchanged. The entries must be read after the queue, because a lessee that has released its entry may wait again.
+    pub fn without_served(&self, part: usize, holder: Holder<'_>, entries: &[Entry]) -> Value {
         let held = holders(holder.pool, entries);
-        let served = self
-            .places
-            .iter()
+        let of_part = self.places.iter().filter(|place| place.part == part);
+        let served = of_part
             .filter(|place| place.holder == holder.cluster_deployment || place.missing(&held).is_none());
         let removed: Map<String, Value> = served
             .map(|place| (annotation_of(holder.pool, &place.holder), Value::Null))
             .collect();
-        json!({"metadata": {"resourceVersion": self.resource_version, "annotations": removed}})
+        let version = self.versions.get(&part);
+        json!({"metadata": {"resourceVersion": version, "annotations": removed}})
     }
 }
 
-/// The queue of a pool with its first place.
-pub fn new_queue(pool: &ClusterPool, annotations: &Map<String, Value>) -> Value {
+/// A part of the queue of a pool with its first place.
+pub fn new_queue(pool: &ClusterPool, part: usize, annotations: &Map<String, Value>) -> Value {
     let written = annotations.iter().filter(|(_, value)| !value.is_null());
     let written: Map<_, _> = written.map(|(key, value)| (key.clone(), value.clone())).collect();
     json!({
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
         "metadata": {
-            "name": queue_name(pool.name()),
+            "name": queue_name(pool.name(), part),
             "labels": {label::POOL_LEASE: QUEUE_LABEL},
             "annotations": written,
             "ownerReferences": [{
@@ -359,7 +375,9 @@ mod tests {
     use kcp_client::ServerTime;
     use serde_json::{Value, json};
 
-    use super::{EntrySet, MAX_BYTES, Place, Queue, end, leave, new_queue, place_ttl, queue_name};
+    use super::{
+        EntrySet, PLACES_OF_PART, Place, Queue, annotation_of, end, leave, new_queue, place_ttl, queue_name,
+    };
     use crate::{
         lease::order::ahead,
         objects::{Holder, entry::Entry},
@@ -377,12 +395,12 @@ mod tests {
     }
 
     fn empty() -> Queue {
-        Queue::new("pool", &read(&json!({})))
+        Queue::new("pool", [])
     }
 
     /// The queue after these lessees have joined it at these seconds, as the server stores it.
     fn joined(lessees: &[(&str, i64, Option<&EntrySet>)]) -> (Queue, Value) {
-        let mut stored = json!({"metadata": {"resourceVersion": "7"}});
+        let mut stored = json!({"metadata": {"name": queue_name("pool", 0), "resourceVersion": "7"}});
         for (holder, second, accepted) in lessees {
             let queue = read_queue(&stored);
             let place = queue
@@ -396,7 +414,7 @@ mod tests {
     }
 
     fn read_queue(stored: &Value) -> Queue {
-        Queue::new("pool", &read(&stored["metadata"]))
+        Queue::new("pool", [&read(&stored["metadata"])])
     }
 
     fn entries(entries: &[Value]) -> Vec<Entry> {
@@ -415,6 +433,7 @@ mod tests {
             until: at(until).latest,
             entries: Some(EntrySet::new(["a"])),
             count: 1,
+            part: number / PLACES_OF_PART,
         });
         places.fold(empty(), |mut queue, place| {
             queue.places.push(place);
@@ -535,7 +554,7 @@ mod tests {
         ] {
             let held = entries(&held);
             assert_eq!(queue.waiting("pool", &held, at(1)).len(), usize::from(is_waiting));
-            let removed = queue.without_served(rome, &held)["metadata"]["annotations"].clone();
+            let removed = queue.without_served(0, rome, &held)["metadata"]["annotations"].clone();
             assert_eq!(removed.as_object().unwrap().is_empty(), is_waiting, "{held:?}");
         }
     }
@@ -557,7 +576,7 @@ mod tests {
             pool: "pool",
             cluster_deployment: "paris",
         };
-        let removal = queue.without_served(paris, &of_rome);
+        let removal = queue.without_served(0, paris, &of_rome);
         assert_eq!(removal["metadata"]["resourceVersion"], "7");
         json_patch::merge(&mut stored, &removal);
         assert_eq!(names(&read_queue(&stored).waiting("pool", &[], at(3))), ["bern"]);
@@ -597,15 +616,51 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_has_places_for_a_thousand_lessees() {
-        let size = longest_place(&empty(), 0).unwrap().size() + ".123".len();
-        assert_eq!((size, size * 1_024 < MAX_BYTES), (253, true));
-        assert!(longest_place(&of_size(1_023, 700), 0).is_some());
+    fn each_part_of_a_queue_has_the_same_number_of_places() {
+        for (size, part) in [
+            (0, Some(0)),
+            (127, Some(0)),
+            (128, Some(1)),
+            (1_023, Some(7)),
+            (1_024, None),
+        ] {
+            let place = longest_place(&of_size(size, 700), 0);
+            assert_eq!(place.map(|place| place.part), part, "{size}");
+        }
+        // A place that was left is taken first.
+        let first = format!("{:0>63}", 0);
+        let place = longest_place(&of_size(1_024, 700).without(&first), 0);
+        assert_eq!(place.unwrap().part, 0);
+        // The longest name of a ClusterDeployment.
+        let place = empty().place_to_write(&"x".repeat(253), None, Some(&EntrySet::new(["a"])), 99, 1, at(0));
+        let size = annotation_of("pool", "x").len() + place.unwrap().text().len();
+        assert_eq!((size, size <= 512), (450, true));
+    }
+
+    #[test]
+    fn two_places_of_one_lessee_count_once() {
+        let place = longest_place(&empty(), 0).unwrap();
+        let later = Place {
+            since: at(1).latest,
+            part: 1,
+            ..place.clone()
+        };
+        let lease = |place: &Place| {
+            let annotations = empty().annotations_with("pool", place, at(0));
+            read(&json!({"name": queue_name("pool", place.part), "annotations": annotations}))
+        };
+        let leases = [lease(&place), lease(&later)];
+        let queue = Queue::new("pool", &leases);
+        assert_eq!(queue.waiting("pool", &[], at(2)), [place]);
+        // Another pool may have the name of a part.
+        assert_eq!(Queue::new("1-pool", &leases), empty());
+        let written = queue.annotations_with("pool", &later, at(10_000));
+        assert_eq!(written.len(), 1, "only the places of the same part are removed");
     }
 
     #[test]
     fn a_queue_is_full_only_of_places_that_last() {
-        let full = of_size(1_100, 700);
+        let full = of_size(1_024, 700);
         assert_eq!(longest_place(&full, 0), None);
         // Whoever has a place can renew it.
         let own = format!("{:0>63}", 7);
@@ -647,6 +702,7 @@ mod tests {
             assert_eq!(renewed.is_some(), is_due, "{second}");
         }
         // The places of lessees that hold an entry do not let others last longer.
+        let queue = of_size(1_000, 700);
         let place = queue.place_to_write("paris", None, None, 1, 1, at(0)).unwrap();
         assert_eq!(place.until, at(90).latest);
     }
@@ -668,13 +724,13 @@ mod tests {
     #[test]
     fn what_is_no_place_is_ignored() {
         let place = empty().place_to_write("paris", None, None, 1, 0, at(0)).unwrap();
-        let mut stored = json!({"metadata": {"annotations": {
+        let mut stored = json!({"metadata": {"name": queue_name("pool", 0), "annotations": {
             "kubectl-kcp.dev/place-0": place.text(), "kubectl-kcp.dev/place-1": "soon", "other": "{}",
         }}});
-        assert_eq!(read_queue(&stored), empty());
+        assert_eq!(read_queue(&stored).places, []);
         let annotations = empty().annotations_with("pool", &place, at(0));
-        let created = new_queue(&pool(&json!({})), &annotations);
-        assert_eq!(created["metadata"]["name"], queue_name("pool"));
+        let created = new_queue(&pool(&json!({})), 0, &annotations);
+        assert_eq!(created["metadata"]["name"], "kubectl-kcp-queue-pool");
         json_patch::merge(&mut stored, &created);
         assert_eq!(names(&read_queue(&stored).waiting("pool", &[], at(0))), ["paris"]);
     }

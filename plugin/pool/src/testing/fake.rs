@@ -12,7 +12,11 @@ use kcp_client::{Action, Error, ServerTime, Written};
 use serde_json::{Value, json};
 
 use crate::{
-    lease::{queue::Queue, reuse::Reuse, usage::Clusters},
+    lease::{
+        queue::{Queue, queue_name},
+        reuse::Reuse,
+        usage::Clusters,
+    },
     objects::{
         cluster_deployment::ClusterDeployments,
         entry::{Entry, Reservation},
@@ -373,12 +377,9 @@ impl LeaseStore for Fake {
     async fn queue(&self, pool: &str) -> Result<Queue, Error> {
         self.before_request().await;
         self.answered()?;
-        let queue = self.queue.borrow();
-        Ok(if queue.is_null() {
-            Queue::default()
-        } else {
-            Queue::new(pool, &read(&queue))
-        })
+        let mut queue = self.queue.borrow().clone();
+        queue["name"] = queue_name(pool, 0).into();
+        Ok(Queue::new(pool, [&read(&queue)]))
     }
 
     async fn pause(&self, delay: Duration) {

@@ -203,11 +203,12 @@ pub fn queue(lessees: &[(&str, &str, usize)]) -> Value {
         until: now.latest + Duration::from_secs(90),
         entries: None,
         count: *count,
+        part: 0,
     };
     let places = lessees.iter().map(place);
     let annotations = places.flat_map(|place| Queue::default().annotations_with("pool", &place, now));
     let annotations: serde_json::Map<_, _> = annotations.collect();
-    json!({"metadata": {"name": queue_name("pool"), "annotations": annotations}})
+    json!({"metadata": {"name": queue_name("pool", 0), "annotations": annotations}})
 }
 
 /// The object with another name.

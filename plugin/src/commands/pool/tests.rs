@@ -32,8 +32,11 @@ fn connection(entry_status: &Value, deployments: &(u16, Value)) -> Connection {
         if path.starts_with("/apis/authentication.k8s.io/") {
             return (201, json!({"status": {"userInfo": {"username": "ci"}}}));
         }
-        if path.starts_with("/apis/apps/") || path.starts_with("/apis/coordination.k8s.io/") {
+        if path.starts_with("/apis/apps/") {
             return not_found();
+        }
+        if path.starts_with("/apis/coordination.k8s.io/") {
+            return (200, json!({"items": []}));
         }
         let path = path.strip_prefix(PATH).unwrap();
         match (method, path) {

@@ -73,9 +73,9 @@ pub enum PoolCommand {
     ///
     /// The command never frees a customization while a cluster deployment uses it. After the cluster deployment has
     /// been deleted, the customization stays reserved until the grace period and its lease have both ended. With
-    /// --recreate, the command creates the cluster deployment again instead. In pools that Hive manages, the command deletes
-    /// unclaimed clusters whose install-config template has changed, one at a time, so that Hive creates others. Exits with 1
-    /// while any problem remains.
+    /// --recreate, the command creates the cluster deployment again instead. In pools that Hive manages, the command also
+    /// reports unclaimed clusters that are older than a Secret of their pool, but deletes none. Exits with 1 while any problem
+    /// remains.
     Repair(RepairArguments),
     /// Show the entries of pools, their holders, and problems
     ///

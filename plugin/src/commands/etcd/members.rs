@@ -50,8 +50,8 @@ const COLUMNS: &[Column] = &[
 #[command(
     after_help = "The command asks each member through the API server of the workload cluster. LATENCY is how long a member took to respond, \
         including the way through the API server. CONTROLLER is what Cluster API's controller thinks of the member: the condition \
-        EtcdMemberHealthy of its Machine. Exits with 0 if etcd is healthy, with 1 if a member is faulty, and with 2 if the members are \
-        unknown.
+        EtcdMemberHealthy of its Machine. Exits with 1 if a check of etcd fails, with 2 if none fails but one is unknown, and otherwise \
+        with 0.
 
 Examples:
   kubectl kcp etcd members edge

@@ -29,7 +29,7 @@ const NOT_DONE: &str = "leadership not moved";
 #[derive(Debug, Args)]
 #[command(
     after_help = "The new leader must be a healthy voting member that has applied the latest writes, on a Machine that \
-        is not being deleted. Without --member, the command selects the member on the newest Machine, as Cluster API does.
+        is not being deleted. Without --member, the command selects such a member on the newest Machine.
 
 Examples:
   kubectl kcp etcd move-leader edge

@@ -1,5 +1,5 @@
-//! Checks which crates each crate links, that no two folders of a crate import each other, that the lists of modules are true, and
-//! how variables are named.
+//! Checks which crates each crate links, that the picture of the crates is true, that no two folders of a crate import each other,
+//! that the lists of modules are true, and how variables are named.
 
 #![allow(
     clippy::expect_used,
@@ -30,8 +30,8 @@ fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The names of all crates that a package links.
-fn linked(package: &str) -> BTreeSet<String> {
+/// The names of the crates that a package links, up to a depth of dependencies.
+fn linked(package: &str, depth: u8) -> BTreeSet<String> {
     let tree = Command::new(env!("CARGO"))
         .current_dir(workspace())
         .args([
@@ -43,7 +43,7 @@ fn linked(package: &str) -> BTreeSet<String> {
             "--prefix",
             "none",
         ])
-        .args(["--package", package])
+        .args(["--package", package, "--depth", &depth.to_string()])
         .output()
         .expect("cargo runs");
     let text = String::from_utf8_lossy(&tree.stdout);
@@ -55,7 +55,7 @@ fn linked(package: &str) -> BTreeSet<String> {
 }
 
 fn assert_links_none(package: &str, forbidden: &[&str]) {
-    let linked = linked(package);
+    let linked = linked(package, u8::MAX);
     assert!(linked.contains(package), "{linked:?}");
     let found: Vec<_> = forbidden.iter().filter(|name| linked.contains(**name)).collect();
     assert!(found.is_empty(), "{package} links {found:?}");
@@ -69,7 +69,7 @@ fn the_kinds_and_the_rules_link_no_client_and_no_runtime() {
 }
 
 #[test]
-fn the_model_links_no_client_and_no_terminal() {
+fn the_model_links_no_kubernetes_client_and_no_terminal() {
     assert_links_none("kcp-control-plane", &TERMINAL_CRATES);
     assert_links_none("kcp-control-plane", &["kube-client", "kube-runtime"]);
 }
@@ -80,6 +80,55 @@ fn the_client_and_the_pools_link_no_terminal() {
     assert_links_none("kcp-pool", &TERMINAL_CRATES);
     assert_links_none("kcp-storage", &TERMINAL_CRATES);
     assert_links_none("kcp-storage", &["kube-client"]);
+}
+
+/// A package and one that it uses outside its tests.
+type Use = (String, String);
+
+/// The packages in docs/pictures/crates.d2, and its arrows. The label of a crate begins with the name of its package.
+fn drawn() -> (BTreeSet<String>, BTreeSet<Use>) {
+    let text = fs::read_to_string(workspace().join("docs/pictures/crates.d2")).expect("a picture");
+    let labels = text.lines().filter_map(|line| line.split_once(": \""));
+    let packages: BTreeMap<&str, &str> = labels
+        .filter_map(|(key, label)| Some((key, label.split_once("\\n")?.0)))
+        .collect();
+    let mut arrows = BTreeSet::new();
+    for line in text.lines().filter(|line| line.contains(" -> ")) {
+        let chain = line.split(':').next().unwrap_or_default();
+        let chain: Vec<&str> = chain.split(" -> ").map(|key| packages[key]).collect();
+        arrows.extend(
+            chain
+                .windows(2)
+                .map(|pair| (pair[0].to_owned(), pair[1].to_owned())),
+        );
+    }
+    (packages.into_values().map(str::to_owned).collect(), arrows)
+}
+
+/// Whether a package uses another, directly or through others.
+fn leads(arrows: &BTreeSet<Use>, start: &str, end: &str) -> bool {
+    arrows
+        .iter()
+        .any(|(user, used)| user == start && (used == end || leads(arrows, used, end)))
+}
+
+/// The picture may leave out an arrow between two crates that a chain of other arrows connects.
+#[test]
+fn the_picture_shows_which_crate_uses_which() {
+    let (packages, arrows) = drawn();
+    let mut uses = BTreeSet::new();
+    for package in &packages {
+        let mut dependencies = linked(package, 1);
+        dependencies.retain(|name| name.starts_with("kcp-") && name != package);
+        uses.extend(dependencies.into_iter().map(|used| (package.clone(), used)));
+    }
+    let wrong: Vec<_> = arrows.difference(&uses).collect();
+    assert!(wrong.is_empty(), "no Cargo.toml has these arrows: {wrong:?}");
+    let absent: Vec<_> = uses
+        .iter()
+        .filter(|(user, used)| !leads(&arrows, user, used))
+        .collect();
+    assert!(absent.is_empty(), "the picture lacks these arrows: {absent:?}");
 }
 
 /// A module's path in its crate, `["plan", "step"]`, and the production code of its file.

@@ -292,6 +292,12 @@ mod tests {
         lease::choice::{Availability, UnusableReason},
     };
 
+    const HELD: Availability = Availability::Held {
+        cluster_deployment: None,
+        pool: None,
+        until: None,
+    };
+
     /// The states of the entries `a` and `b`.
     fn reported([a, b]: [&Availability; 2]) -> [(String, Availability); 2] {
         [("a".to_owned(), a.clone()), ("b".to_owned(), b.clone())]
@@ -302,12 +308,7 @@ mod tests {
         let is_unfit =
             &Availability::Unusable(UnusableReason::Patches(PatchProblem::Broken("why".to_owned())));
         let cordoned = &Availability::Unusable(UnusableReason::Cordoned("why".to_owned()));
-        let held = &Availability::Held {
-            cluster_deployment: None,
-            pool: None,
-            until: None,
-        };
-        let free = &Availability::Free;
+        let (free, held) = (&Availability::Free, &HELD);
         for (attempts, is_selection, expected) in [
             (&[[free, cordoned]][..], false, None),
             (&[[free, cordoned]], true, Some([true, true, false])),
@@ -336,12 +337,7 @@ mod tests {
     #[test]
     fn a_lessee_of_two_entries_accepts_none_while_fewer_than_two_can_be_leased() {
         let cordoned = &Availability::Unusable(UnusableReason::Cordoned("why".to_owned()));
-        let held = &Availability::Held {
-            cluster_deployment: None,
-            pool: None,
-            until: None,
-        };
-        let free = &Availability::Free;
+        let (free, held) = (&Availability::Free, &HELD);
         for (states, unfit, is_selection, expected) in [
             ([free, held], &[][..], false, None),
             ([free, &Availability::Ours], &[], false, None),

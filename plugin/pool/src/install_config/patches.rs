@@ -192,8 +192,8 @@ impl PatchPosition<'_> {
         if let Value::Object(fields) = &mut operation {
             match patch.op.as_str() {
                 "move" | "copy" => {
-                    let from = patch.from.as_deref().ok_or("`from` is not set")?;
-                    fields.insert("from".to_owned(), self.pointer("from", from, warnings).into());
+                    let source = patch.from.as_deref().ok_or("`from` is not set")?;
+                    fields.insert("from".to_owned(), self.pointer("from", source, warnings).into());
                 }
                 "remove" => {}
                 _ => {

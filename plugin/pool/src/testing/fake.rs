@@ -184,8 +184,8 @@ impl Fake {
     }
 
     /// Leaves all requests between these times without a response.
-    pub fn outage(&self, from: Duration, until: Duration) {
-        self.outage.set(Some((from, until)));
+    pub fn outage(&self, start: Duration, end: Duration) {
+        self.outage.set(Some((start, end)));
     }
 
     fn elapsed(&self) -> Duration {
@@ -204,7 +204,7 @@ impl Fake {
             self.put(&name, &status);
         }
         match self.outage.get() {
-            Some((from, until)) if (from..until).contains(&now) => Err(lost()),
+            Some((start, end)) if (start..end).contains(&now) => Err(lost()),
             _ => Ok(()),
         }
     }

@@ -63,22 +63,22 @@ pub(super) fn apply_as_hive(
     value: Value,
 ) -> Result<(Value, Option<Deviation>), Refused> {
     let mut library = GoJsonPatch::default();
-    let to = patch.path.as_str();
-    let from = || patch.from.as_deref().ok_or(Refused);
+    let target = patch.path.as_str();
+    let source = || patch.from.as_deref().ok_or(Refused);
     match patch.op.as_str() {
-        "add" => library.add(&mut document, to, value)?,
-        "remove" => drop(library.remove(&mut document, to)?),
-        "replace" => library.replace(&mut document, to, value)?,
+        "add" => library.add(&mut document, target, value)?,
+        "remove" => drop(library.remove(&mut document, target)?),
+        "replace" => library.replace(&mut document, target, value)?,
         "move" => {
-            let moved = library.remove(&mut document, from()?)?;
-            library.add(&mut document, to, moved)?;
+            let moved = library.remove(&mut document, source()?)?;
+            library.add(&mut document, target, moved)?;
         }
         "copy" => {
-            let copied = library.get(&mut document, from()?)?.cloned();
+            let copied = library.get(&mut document, source()?)?.cloned();
             let copied = copied.unwrap_or_else(|| library.absent_as_null(Deviation::CopiesAbsent));
-            library.add(&mut document, to, copied)?;
+            library.add(&mut document, target, copied)?;
         }
-        "test" => library.test(&mut document, to, &value)?,
+        "test" => library.test(&mut document, target, &value)?,
         _ => return Err(Refused),
     }
     Ok((document, library.deviation))

@@ -97,12 +97,12 @@ fn choice_of(count: usize, entries: &[Value], clusters: &[Value]) -> String {
             let record_updates: Vec<_> = record_updates
                 .iter()
                 .map(|update| {
-                    let to = match &update.transition {
+                    let state = match &update.transition {
                         Transition::Write(record) => record.state.as_str(),
                         Transition::Clean(_) => "cleaning",
                         other => panic!("{other:?}"),
                     };
-                    format!("{} {to}", name(update.entry))
+                    format!("{} {state}", name(update.entry))
                 })
                 .collect();
             format!("{}; {}", availabilities.join("; "), record_updates.join(", "))

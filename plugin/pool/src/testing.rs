@@ -8,6 +8,9 @@
     reason = "used by tests alone"
 )]
 
+// Needs the clock of tokio's tests, which the feature does not enable.
+#[cfg(test)]
+pub mod attempts;
 pub mod fake;
 pub mod objects;
 pub mod plans;

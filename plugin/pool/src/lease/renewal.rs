@@ -253,6 +253,7 @@ mod tests {
         lease::Ttl,
         objects::Holder,
         testing::{
+            attempts::run,
             fake::{Fake, Fault},
             objects::{lease, leased},
         },
@@ -264,14 +265,6 @@ mod tests {
     };
 
     const HOUR: Ttl = Ttl::For(Duration::from_secs(3600));
-
-    fn block_on<T>(future: impl Future<Output = T>) -> T {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .start_paused(true)
-            .build();
-        runtime.unwrap().block_on(future)
-    }
 
     /// Entry `a` with this status, and these faults of its writes.
     fn fake(entry: &Value, faults: &[Option<Fault>]) -> Fake {
@@ -286,7 +279,7 @@ mod tests {
 
     fn renewed(fake: &Fake, id: Option<&str>, ttl: Ttl) -> Option<String> {
         let lease = LeaseName { holder: PARIS, id };
-        let record = block_on(renew(fake, "a", lease, ttl)).unwrap()?;
+        let record = run(renew(fake, "a", lease, ttl)).unwrap()?;
         assert_eq!(record, fake.record("a"));
         Some(record.deadline.map_or("never".to_owned(), |end| end.to_string()))
     }
@@ -361,7 +354,7 @@ mod tests {
             },
         };
         let failures = RefCell::new(0);
-        block_on(async {
+        run(async {
             let begin = tokio::time::Instant::now();
             let deadline = fake.record("a").deadline.unwrap();
             let lost = kept

@@ -13,6 +13,7 @@ use crate::{
         release_entries,
     },
     testing::{
+        attempts::run,
         fake::{Fake, Fault, reserved},
         objects::cluster,
     },
@@ -27,12 +28,7 @@ fn released(fake: &Fake, target: &ReleaseTarget) -> Result<ReleasedEntries, Erro
         delete_cluster: false,
         hive: HiveMode::Auto,
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .unwrap();
-    runtime.block_on(release_entries(fake, &request))
+    run(release_entries(fake, &request))
 }
 
 fn release_all(fake: &Fake) -> Result<Vec<String>, Error> {

@@ -7,18 +7,10 @@
 use kcp_api::metadata::Object as _;
 
 use super::{
-    AttemptOutcome, AttemptRequest, LeasedEntry, LeasedSet, Progress, RoundOutcome, confirm, has_record,
-    try_entries,
+    AttemptOutcome, AttemptRequest, LeasedEntry, LeasedSet, PatchProblems, Progress,
+    writes::{RoundOutcome, confirm, free, has_record, try_entries},
 };
-use crate::{
-    lease::{
-        LeaseError,
-        access::LeaseStore,
-        choice::SeveralEntries,
-        write::{WriteResult, write_status},
-    },
-    objects::entry::{EntryStatus as _, Reservation},
-};
+use crate::lease::{LeaseError, access::LeaseStore, choice::SeveralEntries};
 
 /// Leases the missing entries, one after the other, and then confirms those that the holder held before the attempt.
 pub(super) async fn take_several(
@@ -51,9 +43,10 @@ pub(super) async fn take_several(
         }
         match try_entries(store, &[*listed], request, &mut progress.patch_problems).await? {
             RoundOutcome::Ended(AttemptOutcome::Leased(leased)) => {
-                let mut leased = *leased;
-                progress.patch_problems.append(&mut leased.patch_problems);
-                progress.taken.push(leased);
+                progress.taken.push(LeasedEntry {
+                    patch_problems: PatchProblems::new(),
+                    ..*leased
+                });
                 missing -= 1;
             }
             RoundOutcome::ListAgain if progress.patch_problems.contains_key(listed.name()) => {}
@@ -97,29 +90,6 @@ pub(super) async fn give_back<'t>(
         }
     }
     (given_back, first_error)
-}
-
-/// Frees an entry if it still has this lease. Returns whether the entry is free now.
-async fn free(store: &impl LeaseStore, leased: &LeasedEntry) -> Result<bool, LeaseError> {
-    for _ in 0..super::MAX_ROUNDS {
-        let Some(entry) = store.get(&leased.customization).await? else {
-            return Ok(false);
-        };
-        if !has_record(Some(&entry), &leased.record) {
-            return Ok(entry.status.reservation() == Reservation::Free);
-        }
-        // A check has found that a cluster uses the entry.
-        if !matches!(entry.status.reservation(), Reservation::Leased(found) if found.state == leased.record.state)
-        {
-            return Ok(false);
-        }
-        match write_status(store, &entry, &entry.free(store.now().latest)).await? {
-            WriteResult::Stored => return Ok(true),
-            WriteResult::Superseded(_) => {}
-            WriteResult::Refused(error) => return Err(error.into()),
-        }
-    }
-    Ok(false)
 }
 
 #[cfg(test)]

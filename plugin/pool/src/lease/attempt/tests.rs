@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::{Attempt, AttemptOutcome, AttemptRequest, attempt};
+use super::{AttemptOutcome, AttemptRequest, attempt};
 use crate::{
     install_config::InstallConfig,
     lease::{
@@ -14,9 +14,10 @@ use crate::{
         queue::{EntrySet, Place, Queue},
         reuse::Reuse,
     },
-    objects::{ClusterName, Holder, entry::Reservation, record::LeaseState},
+    objects::{entry::Reservation, record::LeaseState},
     store::LeaseStore as _,
     testing::{
+        attempts::{attempt_by, request, run},
         fake::{Fake, Fault, reserved},
         objects::{LONG_AGO, NOW, cluster, gone, in_use, lease, leased},
     },
@@ -24,46 +25,8 @@ use crate::{
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
-fn run<T>(work: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build();
-    runtime.unwrap().block_on(work)
-}
-
-async fn leased_by(
-    fake: &Fake,
-    names: &[&str],
-    name: &str,
-    change: impl Fn(&mut AttemptRequest<'_>),
-) -> Result<Attempt, LeaseError> {
-    let clusters = fake.clusters().await?;
-    let cluster = ClusterName::new(name, name);
-    let mut request = AttemptRequest {
-        names,
-        unselected: &[],
-        clusters: &clusters,
-        holder: Holder {
-            pool: "pool",
-            cluster_deployment: name,
-        },
-        count: 1,
-        ttl: None,
-        cluster: Some(&cluster),
-        user: Some("jane"),
-        install_config: None,
-        must_be_new: false,
-        only_entry: None,
-        overtaken: &[],
-        reuse: Reuse::Free,
-    };
-    change(&mut request);
-    attempt(fake, request).await
-}
-
 fn outcome(fake: &Fake) -> AttemptOutcome {
-    run(leased_by(fake, &NAMES, "us", |_| {})).unwrap().outcome
+    run(attempt_by(fake, &NAMES, "us", |_| {})).unwrap().outcome
 }
 
 /// The entry that `us` gets, and whether `us` already held it.
@@ -104,7 +67,7 @@ fn leasing_again_returns_the_same_lease_and_keeps_its_end() {
         "the entry has changed"
     );
     assert_eq!(record.deadline.unwrap().to_string(), "2026-11-21T06:00:00Z");
-    let again = run(leased_by(&fake, &["a"], "us", |request| {
+    let again = run(attempt_by(&fake, &["a"], "us", |request| {
         request.ttl = Some(Ttl::Never);
     }))
     .unwrap();
@@ -142,26 +105,7 @@ fn a_list_of_clusters_from_before_the_end_of_a_lease_frees_nothing() {
             if is_old {
                 fake.pass(passed);
             }
-            let cluster = ClusterName::new("us", "us");
-            let request = AttemptRequest {
-                names: &["a"],
-                unselected: &[],
-                clusters: &clusters,
-                holder: Holder {
-                    pool: "pool",
-                    cluster_deployment: "us",
-                },
-                count: 1,
-                ttl: None,
-                cluster: Some(&cluster),
-                user: None,
-                install_config: None,
-                must_be_new: false,
-                only_entry: None,
-                overtaken: &[],
-                reuse: Reuse::Free,
-            };
-            attempt(&fake, request).await.unwrap()
+            attempt(&fake, request(&["a"], &clusters, "us")).await.unwrap()
         });
         let is_leased = matches!(attempt.outcome, AttemptOutcome::Leased(_));
         assert_eq!(is_leased, !is_old, "{:?}", attempt.outcome);
@@ -172,7 +116,7 @@ fn a_list_of_clusters_from_before_the_end_of_a_lease_frees_nothing() {
 fn a_request_for_a_new_lease_rejects_an_existing_one() {
     let fake = Fake::free(&NAMES);
     fake.put("b", &reserved("us"));
-    let refused = run(leased_by(&fake, &NAMES, "us", |request| {
+    let refused = run(attempt_by(&fake, &NAMES, "us", |request| {
         request.must_be_new = true;
     }))
     .unwrap()
@@ -192,12 +136,12 @@ fn a_holder_gets_no_second_entry_and_a_refusal_names_the_first() {
         customization: "b".to_owned(),
         requested: "a".to_owned(),
     };
-    let refused = run(leased_by(&fake, &["a"], "us", |request| {
+    let refused = run(attempt_by(&fake, &["a"], "us", |request| {
         request.only_entry = Some("a");
     }));
     assert_eq!(refused.unwrap().outcome, held);
     assert!(fake.writes.borrow().is_empty());
-    let leased = run(leased_by(&fake, &["b"], "us", |request| {
+    let leased = run(attempt_by(&fake, &["b"], "us", |request| {
         request.only_entry = Some("b");
     }));
     let outcome = leased.unwrap().outcome;
@@ -335,14 +279,32 @@ fn a_faulty_write_leases_exactly_one_entry() {
         assert_eq!(fake.held_by("us"), ["b"], "{fault:?}");
     }
     let fake = Fake::free(&NAMES).with_faults(&[Some(Fault::Forbidden)]);
-    let refused = run(leased_by(&fake, &NAMES, "us", |_| {})).unwrap_err();
+    let refused = run(attempt_by(&fake, &NAMES, "us", |_| {})).unwrap_err();
     assert!(matches!(refused, LeaseError::Api(_)), "{refused:?}");
     let fake = Fake::free(&["a"]).with_faults(&[Some(Fault::RequestLost); 9]);
-    let in_doubt = run(leased_by(&fake, &NAMES, "us", |_| {})).unwrap_err();
+    let in_doubt = run(attempt_by(&fake, &NAMES, "us", |_| {})).unwrap_err();
     assert_eq!(
         in_doubt.to_string(),
         "it is unknown whether a is leased (to find out, run the same command again)"
     );
+}
+
+#[test]
+fn an_attempt_ends_even_if_others_change_its_entry_before_each_write() {
+    for (names, second) in [(&["a"][..], Fault::Touched), (&["a", "b"], Fault::Overtaken)] {
+        let mut faults = [Some(Fault::Touched); 64];
+        (faults[0], faults[1]) = (None, Some(second));
+        let fake = Fake::free(names).with_faults(&faults);
+        if names.len() == 1 {
+            fake.put_cluster_after_write(cluster("them", "other", Some("a")));
+        }
+        let change = |request: &mut AttemptRequest<'_>| request.count = names.len();
+        let error = run(attempt_by(&fake, names, "us", change)).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "cannot end the lease of a: 32 attempts failed, because another client changed the object each time"
+        );
+    }
 }
 
 #[test]
@@ -379,22 +341,8 @@ fn a_broken_entry_is_skipped_and_reported() {
     let outcome = run(async {
         let clusters = fake.clusters().await.unwrap();
         let request = AttemptRequest {
-            names: &["a"],
-            unselected: &[],
-            clusters: &clusters,
-            holder: Holder {
-                pool: "pool",
-                cluster_deployment: "us",
-            },
-            count: 1,
-            ttl: None,
-            cluster: None,
-            user: None,
             install_config: Some(&install_config),
-            must_be_new: false,
-            only_entry: None,
-            overtaken: &[],
-            reuse: Reuse::Free,
+            ..request(&["a"], &clusters, "us")
         };
         attempt(&fake, request).await.unwrap().outcome
     });
@@ -416,7 +364,7 @@ proptest! {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let lessees = ["p", "q", "r", "s", "t"];
         let won = run(async {
-            let [p, q, r, s, t] = lessees.map(|lessee| leased_by(&fake, &names, lessee, |_| {}));
+            let [p, q, r, s, t] = lessees.map(|lessee| attempt_by(&fake, &names, lessee, |_| {}));
             let (p, q, r, s, t) = tokio::join!(p, q, r, s, t);
             [p, q, r, s, t].map(|attempt| match attempt.unwrap().outcome {
                 AttemptOutcome::Leased(leased) => Some(leased.customization),
@@ -457,23 +405,11 @@ fn outcome_in_queue(
 ) -> String {
     *fake.queue.borrow_mut() = json!({ "annotations": joined(fake, waiting).1 });
     let attempted = async {
+        let clusters = fake.clusters().await.unwrap();
         let request = AttemptRequest {
-            names,
             unselected,
-            clusters: &fake.clusters().await.unwrap(),
-            holder: Holder {
-                pool: "pool",
-                cluster_deployment: "us",
-            },
-            count: 1,
-            ttl: None,
-            cluster: None,
-            user: None,
-            install_config: None,
-            must_be_new: false,
-            only_entry: None,
             overtaken,
-            reuse: Reuse::Free,
+            ..request(names, &clusters, "us")
         };
         attempt(fake, request).await.unwrap().outcome
     };
@@ -586,7 +522,7 @@ fn an_entry_that_must_be_cleaned_is_not_leased_after_its_lease() {
             fake.reuse.borrow_mut().insert("other".to_owned(), of_other);
         }
         fake.put("a", &status);
-        let outcome = run(leased_by(&fake, &["a"], "us", |request| request.reuse = reuse))
+        let outcome = run(attempt_by(&fake, &["a"], "us", |request| request.reuse = reuse))
             .unwrap()
             .outcome;
         match (&outcome, expected) {
@@ -622,7 +558,7 @@ fn the_last_holder_gets_no_entry_either_before_it_was_cleaned() {
             request.reuse = Reuse::Clean;
             request.count = count;
         };
-        let outcome = run(leased_by(&fake, &["a", "b", "c"], "us", change))
+        let outcome = run(attempt_by(&fake, &["a", "b", "c"], "us", change))
             .unwrap()
             .outcome;
         let names: Vec<&str> = outcome
@@ -635,7 +571,7 @@ fn the_last_holder_gets_no_entry_either_before_it_was_cleaned() {
     }
     let fake = Fake::free(&["a"]);
     fake.put("a", &leased(&gone("us", LONG_AGO))["status"]);
-    let outcome = run(leased_by(&fake, &["a"], "us", |request| {
+    let outcome = run(attempt_by(&fake, &["a"], "us", |request| {
         request.reuse = Reuse::Clean;
     }))
     .unwrap()

@@ -11,6 +11,7 @@ use crate::{
     snapshot::Snapshot,
     store::LeaseStore as _,
     testing::{
+        attempts::run,
         fake::{Fake, Fault},
         objects::{LONG_AGO, Objects, cluster, gone, in_use, leased},
     },
@@ -34,11 +35,7 @@ async fn snapshot(fake: &Fake) -> Snapshot {
 
 /// Applies the only finding, after something has happened since it was found.
 fn applied(fake: &Fake, since: impl FnOnce(&Fake)) -> RepairOutcome {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build();
-    runtime.unwrap().block_on(async {
+    run(async {
         let mut snapshot = snapshot(fake).await;
         let found = findings(&snapshot, &OPTIONS);
         assert_eq!(found.len(), 1, "{found:?}");
@@ -97,11 +94,7 @@ fn the_entry_of_a_deleted_cluster_stays_reserved() {
     let record = fake.record("a");
     assert_eq!(record.state, LeaseState::ClusterGone);
     assert_eq!(record.deadline.unwrap().to_string(), "2026-11-21T05:10:00Z");
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build();
-    let after = runtime.unwrap().block_on(snapshot(&fake));
+    let after = run(snapshot(&fake));
     assert!(matches!(after.clusters, Clusters::All(_)));
     assert_eq!(findings(&after, &OPTIONS), []);
 }

@@ -12,11 +12,11 @@ use crate::{
         LeaseError,
         choice::Availability,
         queue::{EntrySet, Queue},
-        reuse::Reuse,
     },
-    objects::{Holder, entry::EntryStatus as _},
+    objects::entry::EntryStatus as _,
     store::LeaseStore as _,
     testing::{
+        attempts::{attempt_by, request, run},
         fake::{Fake, Fault, reserved},
         objects::{LONG_AGO, cluster, gone, lease, leased},
     },
@@ -24,45 +24,12 @@ use crate::{
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
-fn run<T>(work: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build();
-    runtime.unwrap().block_on(work)
-}
-
-async fn attempt_by(
-    fake: &Fake,
-    holder: &str,
-    count: usize,
-    change: impl Fn(&mut AttemptRequest<'_>),
-) -> Result<Attempt, LeaseError> {
-    let clusters = fake.clusters().await?;
-    let mut request = AttemptRequest {
-        names: &NAMES,
-        unselected: &[],
-        clusters: &clusters,
-        holder: Holder {
-            pool: "pool",
-            cluster_deployment: holder,
-        },
-        count,
-        reuse: Reuse::Free,
-        ttl: None,
-        cluster: None,
-        user: None,
-        install_config: None,
-        must_be_new: false,
-        only_entry: None,
-        overtaken: &[],
-    };
-    change(&mut request);
-    attempt(fake, request).await
+async fn attempt_set(fake: &Fake, holder: &str, count: usize) -> Result<Attempt, LeaseError> {
+    attempt_by(fake, &NAMES, holder, |request| request.count = count).await
 }
 
 fn outcome(fake: &Fake, count: usize) -> AttemptOutcome {
-    run(attempt_by(fake, "us", count, |_| {})).unwrap().outcome
+    run(attempt_set(fake, "us", count)).unwrap().outcome
 }
 
 fn names(set: &LeasedSet) -> String {
@@ -130,7 +97,9 @@ fn the_same_request_returns_the_same_entries() {
     };
     let writes = fake.writes.borrow().len();
     assert_eq!(outcome(&fake, 2), held);
-    let refused = run(attempt_by(&fake, "us", 4, |request| request.must_be_new = true));
+    let refused = run(attempt_by(&fake, &NAMES, "us", |request| {
+        (request.count, request.must_be_new) = (4, true);
+    }));
     let held = AttemptOutcome::AlreadyHeld {
         customization: "a, b, c, d".to_owned(),
     };
@@ -237,7 +206,7 @@ fn faulty_writes_lease_all_or_none() {
 #[test]
 fn an_attempt_that_fails_gives_back_what_it_has_taken() {
     let fake = Fake::free(&NAMES).with_faults(&[None, None, Some(Fault::Forbidden)]);
-    let error = run(attempt_by(&fake, "us", 3, |_| {})).unwrap_err();
+    let error = run(attempt_set(&fake, "us", 3)).unwrap_err();
     assert!(
         matches!(error, LeaseError::Api(Error::Forbidden { .. })),
         "{error:?}"
@@ -274,22 +243,9 @@ fn entries_whose_patches_do_not_fit_are_skipped_in_one_round() {
         let outcome = run(async {
             let clusters = fake.clusters().await.unwrap();
             let request = AttemptRequest {
-                names: &NAMES,
-                unselected: &[],
-                clusters: &clusters,
-                holder: Holder {
-                    pool: "pool",
-                    cluster_deployment: "us",
-                },
                 count,
-                reuse: Reuse::Free,
-                ttl: None,
-                cluster: None,
-                user: None,
                 install_config: Some(&install_config),
-                must_be_new: false,
-                only_entry: None,
-                overtaken: &[],
+                ..request(&NAMES, &clusters, "us")
             };
             attempt(&fake, request).await.unwrap().outcome
         });
@@ -350,7 +306,7 @@ fn two_processes_of_one_holder_get_the_same_entries() {
     for seed in 0..200 {
         let fake = Fake::shuffled(&NAMES, seed);
         let sets = run(async {
-            let [one, other] = [(), ()].map(|()| attempt_by(&fake, "us", 2, |_| {}));
+            let [one, other] = [(), ()].map(|()| attempt_set(&fake, "us", 2));
             let (one, other) = tokio::join!(one, other);
             [one, other].map(|attempt| match attempt.unwrap().outcome {
                 AttemptOutcome::LeasedSet(set) => names(&set),
@@ -389,7 +345,7 @@ async fn act(fake: &Fake, holder: &str, random: u64) -> Done {
     let attempted = tokio::select! {
         biased;
         () = killed => return Done::Killed,
-        attempted = attempt_by(fake, holder, count, |_| {}) => attempted.unwrap(),
+        attempted = attempt_set(fake, holder, count) => attempted.unwrap(),
     };
     let set = match attempted.outcome {
         AttemptOutcome::LeasedSet(set) => set,
@@ -467,7 +423,7 @@ fn sets_that_overlap_are_leased_all_or_none_in_any_order_of_requests() {
                 let free = NAMES.iter().filter(|name| fake.holder(name).is_none()).count();
                 let before = fake.held_by(actor);
                 if *done == Done::Killed && before.len() + free >= count {
-                    let again = attempt_by(&fake, actor, count, |_| {}).await.unwrap();
+                    let again = attempt_set(&fake, actor, count).await.unwrap();
                     assert_eq!(again.outcome.leased().len(), count, "round {seed}: {actor}");
                     break;
                 }

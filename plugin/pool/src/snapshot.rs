@@ -110,6 +110,12 @@ impl Snapshot {
         }
     }
 
+    /// The pool for which the entry is reserved, if this pool does not exist.
+    pub fn deleted_pool<'e>(&self, entry: &'e Entry) -> Option<&'e str> {
+        let pool = entry.status.pool().filter(|_| self.has_all_pools)?;
+        self.pool(pool).is_none().then_some(pool)
+    }
+
     /// Whether the clusters are known, and none of them uses the entry.
     pub fn is_unused(&self, entry: &Entry) -> bool {
         self.clusters.usage(entry) == Usage::Unused

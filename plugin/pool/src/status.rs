@@ -350,7 +350,7 @@ fn entry_use(snapshot: &Snapshot, pool: &ClusterPool, name: &str, found: &[Lease
         },
         cleaning_problem: entry
             .zip(cleaning.as_ref())
-            .filter(|_| !snapshot.hive.manages(pool))
+            .filter(|(entry, _)| !snapshot.hive.manages(pool) && snapshot.deleted_pool(entry).is_none())
             .and_then(|(entry, record)| cleaning_problem(record, entry.cordoned(), snapshot.now)),
         cleaning,
         lease,

@@ -13,6 +13,7 @@ use crate::{
     },
     objects::{
         CleaningRecord,
+        cleaning::Janitor,
         cluster_deployment::{ClusterDeployment, ClusterDeployments, Deletion as _},
         entry::{Entry, EntryStatus as _, Reservation},
         record::{LeaseRecord, LeaseState},
@@ -122,8 +123,10 @@ fn is_selected_entry(
 ) -> bool {
     match (options.pool, entry.status.pool()) {
         (None, _) => true,
-        (asked, Some(pool)) => asked == Some(pool),
-        (asked, None) => {
+        (asked, Some(pool)) if asked == Some(pool) || snapshot.deleted_pool(entry).is_none() => {
+            asked == Some(pool)
+        }
+        (asked, _) => {
             let mut naming = snapshot.pools_that_list(entry.name());
             users.iter().any(|user| asked == user.pool()) || naming.any(|pool| asked == Some(pool.name()))
         }
@@ -189,6 +192,12 @@ fn check_lease(
                 cause,
                 Remedy::Clean(cleaning.clone()),
             ))
+        }
+        // With `--force`, the entry is freed.
+        (Transition::Keep, Reservation::Cleaning(cleaning))
+            if !options.is_forced(entry) && running_janitor(cleaning, rule).is_none() =>
+        {
+            abandoned_finding(snapshot, entry)
         }
         (Transition::Write(record), Reservation::Leased(_)) if record.state == LeaseState::ClusterGone => {
             Some(missing_cluster_finding(snapshot, entry, pool, record, options))
@@ -318,6 +327,27 @@ fn given_back(snapshot: &Snapshot, entry: &Entry) -> Remedy {
     cleaning_after(entry, reuse, snapshot.now.latest).map_or(Remedy::Free, Remedy::Clean)
 }
 
+/// The finding about an entry that must be cleaned for a pool that does not exist.
+fn abandoned_finding(snapshot: &Snapshot, entry: &Entry) -> Option<LeaseProblem> {
+    let pool = snapshot.deleted_pool(entry)?;
+    let why = format!(
+        "the entry must be cleaned, but no janitor takes it, because pool {pool} does not exist; apply the pool again, or clean the \
+         entry and run: kubectl kcp pool repair --yes --force {} -n {}",
+        entry.name(),
+        snapshot.namespace
+    );
+    Some(LeaseProblem::of_entry(
+        entry,
+        Cause::Unknown { why },
+        Remedy::Force,
+    ))
+}
+
+fn running_janitor(record: &CleaningRecord, rule: Rule) -> Option<&Janitor> {
+    let janitor = record.janitor.as_ref();
+    janitor.filter(|janitor| !rule.has_ended(Some(janitor.deadline)))
+}
+
 /// What `--force` does with an entry that is being cleaned.
 fn forced_cleaning(
     snapshot: &Snapshot,
@@ -331,8 +361,7 @@ fn forced_cleaning(
         reuse: Reuse::Free,
     };
     let holder = record.holder.as_deref().unwrap_or("an unknown holder");
-    let running = record.janitor.as_ref();
-    let Some(janitor) = running.filter(|janitor| !rule.has_ended(Some(janitor.deadline))) else {
+    let Some(janitor) = running_janitor(record, rule) else {
         let why = format!("the entry was not cleaned after {holder} held it");
         return LeaseProblem::of_entry(entry, Cause::Unknown { why }, Remedy::Free);
     };

@@ -228,6 +228,15 @@ fn a_cleaning_that_waits_too_long_or_failed_is_a_problem() {
             (EntryUseState::Cleaning, None)
         );
     }
+    let mut renamed = dirty(LONG_AGO, None, 1);
+    renamed.pools[0]["metadata"]["name"] = "new".into();
+    assert_eq!(
+        problems(&renamed),
+        [
+            "leaked cdc/a: the entry must be cleaned, but no janitor takes it, because pool pool does not exist; apply the pool \
+             again, or clean the entry and run: kubectl kcp pool repair --yes --force a -n d"
+        ]
+    );
     let mut unclear = Objects::entry(entry("True", None));
     for (value, expected) in [("true", None), ("false", None), ("yes", Some("\"yes\""))] {
         unclear.pools[0] = asking(unclear.pools[0].clone(), value);

@@ -696,8 +696,6 @@ fn entries_are_cleaned_before_they_are_free() {
     let mut unreadable_lease = leased(&lease("us", Some(LATER)));
     unreadable_lease["status"]["conditions"][1]["message"] = "v2".into();
     let dirty = |janitor| being_cleaned(&cleaning(janitor, 1));
-    let mut deleted_pool = Objects::entry(leased(&gone("us", LONG_AGO)));
-    deleted_pool.pools.clear();
     for (case, objects, plain, forced) in [
         (
             "ended",
@@ -716,12 +714,6 @@ fn entries_are_cleaned_before_they_are_free() {
             asked(leased(&lease("us", None))),
             vec![],
             vec!["unknown clean"],
-        ),
-        (
-            "its pool is deleted",
-            deleted_pool,
-            vec!["ended free"],
-            vec!["ended free"],
         ),
         ("waits", asked(dirty(None)), vec![], vec!["unknown free"]),
         (
@@ -763,6 +755,25 @@ fn entries_are_cleaned_before_they_are_free() {
     ] {
         assert_eq!(wrong(&objects, &[]), plain, "{case}");
         assert_eq!(wrong(&objects, &["a".to_owned()]), forced, "{case}, forced");
+    }
+}
+
+/// The annotation is read when a lease ends. The record of a cleaning stays.
+#[test]
+fn what_becomes_of_an_entry_if_its_pool_asks_no_longer_or_was_deleted() {
+    let ended = leased(&gone("us", LONG_AGO));
+    let dirty = |janitor| being_cleaned(&cleaning(janitor, 1));
+    for (is_deleted, entry, plain, forced) in [
+        (false, ended.clone(), Some("ended free"), "ended free"),
+        (true, ended, Some("ended free"), "ended free"),
+        (false, dirty(None), None, "unknown free"),
+        (true, dirty(None), Some("unknown force"), "unknown free"),
+        (true, dirty(Some(("k", LATER))), None, "in-use none"),
+    ] {
+        let mut objects = Objects::entry(entry);
+        objects.pools.retain(|_| !is_deleted);
+        assert_eq!(wrong(&objects, &[]), Vec::from_iter(plain), "{objects:?}");
+        assert_eq!(wrong(&objects, &["a".to_owned()]), [forced], "{objects:?}");
     }
 }
 

@@ -40,7 +40,7 @@ pub async fn read_hive_pool(
     let Some(entry) = store.get(entry).await? else {
         return Ok(None);
     };
-    let pools = store.list_pools(Some(store.namespace()), None).await?;
+    let pools = store.list_pools(Some(store.namespace())).await?;
     Ok(hive_pool(&entry, pools, hive))
 }
 

@@ -75,7 +75,7 @@ pub async fn list_namespaces(
 ) -> Result<BTreeSet<String>, Error> {
     let store = Store::new(connection, field_manager);
     let traces = LeaseObjects {
-        pools: store.list_pools(None, None).await?,
+        pools: store.list_pools(None).await?,
         entries: connection
             .list(&CUSTOMIZATION.api_resource("v1"), None, None)
             .await?,

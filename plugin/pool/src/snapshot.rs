@@ -39,7 +39,8 @@ pub struct Snapshot {
     pub clusters: Clusters,
     /// The copies of customizations in the namespaces of clusters.
     pub copies: Vec<CustomizationCopy>,
-    pub claims: Vec<ClusterClaim>,
+    /// `None` if the client is not allowed to list them.
+    pub claims: Option<Vec<ClusterClaim>>,
     /// The Leases (`coordination.k8s.io`) in which version 0.1 stored its records.
     pub old_records: Vec<PartialObjectMetadata>,
     /// The queues of pools; `None` if the client is not allowed to list them.
@@ -53,7 +54,7 @@ pub struct Snapshot {
     pub secrets: BTreeMap<String, SecretFacts>,
     /// The server's time for all decisions about this snapshot; see [`Clusters::time_of_check`].
     pub now: ServerTime,
-    /// One sentence for each kind of object that the client is not allowed to read.
+    /// One sentence for each kind of object that the client is not allowed to read, and for each Secret that it could not read.
     pub unread_kinds: Vec<String>,
 }
 
@@ -154,7 +155,7 @@ impl Store<'_> {
             let (queues, old_records) = leases.into_iter().partition(is_queue);
             (Some(queues), old_records)
         });
-        let (pools, has_all_pools) = match (self.list_pools(Some(self.namespace()), None).await, named) {
+        let (pools, has_all_pools) = match (self.list_pools(Some(self.namespace())).await, named) {
             (Err(error @ Error::Forbidden { .. }), Some(named)) => {
                 unseen.push(error.to_string());
                 (vec![self.read_pool(named).await?], false)
@@ -175,10 +176,10 @@ impl Store<'_> {
         let claims = match self.list_claims().await {
             Err(error @ Error::Forbidden { .. }) => {
                 unseen.push(error.to_string());
-                Vec::new()
+                None
             }
-            Err(Error::NotServed { .. }) => Vec::new(),
-            claims => claims?,
+            Err(Error::NotServed { .. }) => Some(Vec::new()),
+            claims => Some(claims?),
         };
         let entries = self.list().await?;
         // Read the clusters last, so that a cluster that is created during the reads is included. An entry that changes
@@ -199,7 +200,7 @@ impl Store<'_> {
                 clusters: &replaceable,
                 entries: &entries,
             };
-            let facts = Box::pin(compared.read(self, &mut unseen)).await?;
+            let facts = Box::pin(compared.read(self, &mut unseen)).await;
             secrets.insert(pool.name().to_owned(), facts);
         }
         Ok(Snapshot {

@@ -3,7 +3,7 @@
 mod claims;
 mod clusters;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use kcp_api::{ClusterPool, metadata::Object, names::annotation::CLEAN_BEFORE_REUSE};
@@ -55,9 +55,10 @@ pub struct PoolState {
     pub capacity: Capacity,
     /// The entries of the inventory in its order, followed by entries that are held, but no longer in the inventory.
     pub entries: Vec<EntryUse>,
-    pub clusters: Vec<ClusterUse>,
-    /// The ClusterClaims of the pool, oldest first.
-    pub claims: Vec<ClaimUse>,
+    /// `None` if the clusters could not be listed. The states of entries then leave out which clusters use them.
+    pub clusters: Option<Vec<ClusterUse>>,
+    /// The ClusterClaims of the pool, oldest first; `None` if they could not be read.
+    pub claims: Option<Vec<ClaimUse>>,
     /// The lessees that wait for an entry, in order; `None` if the queue could not be read.
     pub queue: Option<Vec<Place>>,
     /// The findings of `pool repair` about objects other than entries.
@@ -70,7 +71,7 @@ pub struct PoolState {
     pub lost_inventory: LostInventory,
     /// The number of workers in the install-config template, if Hive changes it after the installation.
     pub template_workers: Option<i64>,
-    /// One sentence for each kind of object that could not be read.
+    /// One sentence for each kind of object, and for each Secret, that could not be read.
     pub unread_kinds: Vec<String>,
 }
 
@@ -192,54 +193,62 @@ pub struct PoolSelection<'s> {
     pub hive: HiveMode,
 }
 
+/// The names of the pools in the selected namespaces, by namespace. If one namespace is selected, it is among them.
+pub async fn pool_names(
+    connection: &Connection,
+    selection: PoolSelection<'_>,
+) -> Result<BTreeMap<String, BTreeSet<String>>, Error> {
+    let namespace = (!selection.includes_all_namespaces).then_some(connection.namespace.as_str());
+    let store = Store::new(connection, FIELD_MANAGER);
+    let mut names = store.pool_names(namespace, selection.labels).await?;
+    if let Some(namespace) = namespace {
+        names.entry(namespace.to_owned()).or_default();
+    }
+    Ok(names)
+}
+
 /// Reads the selected pools and computes the state of each.
 pub async fn pool_states(
     connection: &Connection,
     selection: PoolSelection<'_>,
 ) -> Result<Vec<PoolState>, Error> {
-    let store = Store::new(connection, FIELD_MANAGER);
-    let namespace = (!selection.includes_all_namespaces).then_some(connection.namespace.as_str());
-    // The state of an entry depends on all pools of its namespace, so pools that do not match the selector are read, too.
-    let labelled: Option<BTreeSet<(String, String)>> = match selection.labels {
-        Some(labels) => {
-            let pools = store.list_pools(namespace, Some(labels)).await?;
-            let key = |pool: &ClusterPool| (pool.namespace().to_owned(), pool.name().to_owned());
-            Some(pools.iter().map(key).collect())
-        }
-        None => None,
-    };
-    let namespaces: BTreeSet<String> = match (&labelled, namespace) {
-        (Some(labelled), _) => labelled.iter().map(|(namespace, _)| namespace.clone()).collect(),
-        (None, Some(namespace)) => BTreeSet::from([namespace.to_owned()]),
-        (None, None) => {
-            let pools = store.list_pools(None, None).await?;
-            pools.iter().map(|pool| pool.namespace().to_owned()).collect()
-        }
+    let names = if selection.includes_all_namespaces || selection.labels.is_some() {
+        pool_names(connection, selection).await?
+    } else {
+        BTreeMap::from([(connection.namespace.clone(), BTreeSet::new())])
     };
     let mut states = Vec::new();
-    for namespace in namespaces {
-        let mut connection = connection.clone();
-        connection.namespace = namespace;
-        let store = Store::new(&connection, FIELD_MANAGER);
-        let snapshot = store.snapshot(selection.hive, selection.pool).await?;
-        if let Some(pool) = selection.pool
-            && snapshot.pool(pool).is_none()
-        {
-            // Report the server's error if the pool does not exist.
-            store.read_pool(pool).await?;
-        }
-        if snapshot.pools.is_empty() {
-            store.check_namespace_exists().await?;
-        }
-        let is_selected = |pool: &&ClusterPool| {
-            let key = (pool.namespace().to_owned(), pool.name().to_owned());
-            selection.pool.is_none_or(|name| name == pool.name())
-                && labelled.as_ref().is_none_or(|labelled| labelled.contains(&key))
-        };
-        let pools = snapshot.pools.iter().filter(is_selected);
-        states.extend(pools.map(|pool| pool_state(&snapshot, pool)));
+    for (namespace, labelled) in names {
+        let found = pool_states_in(connection, namespace, selection)
+            .await?
+            .into_iter();
+        states.extend(found.filter(|pool| selection.labels.is_none() || labelled.contains(&pool.name)));
     }
     Ok(states)
+}
+
+/// Reads the pools of one namespace, whatever their labels. The state of an entry depends on all pools of its namespace.
+pub async fn pool_states_in(
+    connection: &Connection,
+    namespace: String,
+    selection: PoolSelection<'_>,
+) -> Result<Vec<PoolState>, Error> {
+    let mut connection = connection.clone();
+    connection.namespace = namespace;
+    let store = Store::new(&connection, FIELD_MANAGER);
+    let snapshot = store.snapshot(selection.hive, selection.pool).await?;
+    if let Some(pool) = selection.pool
+        && snapshot.pool(pool).is_none()
+    {
+        // Report the server's error if the pool does not exist.
+        store.read_pool(pool).await?;
+    }
+    if snapshot.pools.is_empty() {
+        store.check_namespace_exists().await?;
+    }
+    let is_selected = |pool: &&ClusterPool| selection.pool.is_none_or(|name| name == pool.name());
+    let pools = snapshot.pools.iter().filter(is_selected);
+    Ok(pools.map(|pool| pool_state(&snapshot, pool)).collect())
 }
 
 /// Computes the state of one pool.
@@ -276,9 +285,10 @@ pub fn pool_state(snapshot: &Snapshot, pool: &ClusterPool) -> PoolState {
         entries: names
             .map(|name| entry_use(snapshot, pool, name, &found))
             .collect(),
-        clusters: clusters()
-            .map(|cluster| cluster_use(snapshot, pool, cluster, &freshness))
-            .collect(),
+        clusters: snapshot.cluster_deployments().map(|_| {
+            let uses = clusters().map(|cluster| cluster_use(snapshot, pool, cluster, &freshness));
+            uses.collect()
+        }),
         claims: claim_uses(snapshot, pool),
         queue: snapshot
             .queue(pool.name())
@@ -443,14 +453,12 @@ impl PoolState {
 
     /// The claims that wait for a cluster, oldest first.
     pub fn waiting_claims(&self) -> impl Iterator<Item = &ClaimUse> {
-        self.claims.iter().filter(|claim| claim.is_waiting())
+        self.claims.iter().flatten().filter(|claim| claim.is_waiting())
     }
 
     pub fn count_stale_clusters(&self) -> usize {
-        self.clusters
-            .iter()
-            .filter(|cluster| cluster.staleness.is_some())
-            .count()
+        let clusters = self.clusters.iter().flatten();
+        clusters.filter(|cluster| cluster.staleness.is_some()).count()
     }
 
     /// All problems: first those of the pool and its claims, then those of its entries in the inventory's order, then those of its
@@ -469,7 +477,8 @@ impl PoolState {
         let short = short.map(|shortage| self.problem("short", shortage.to_string()));
         let stuck = self.creation_obstacles.iter();
         let stuck = stuck.map(|why| self.problem("stuck", why.clone()));
-        let claims = self.claims.iter().filter_map(ClaimUse::problem);
+        let claims = self.claims.iter().flatten();
+        let claims = claims.filter_map(ClaimUse::problem);
         let lost = self
             .lost_inventory
             .problem()
@@ -494,12 +503,9 @@ impl PoolState {
             .chain(workers)
             .chain(stuck)
             .chain(claims);
-        let of_clusters = self.clusters.iter().filter_map(ClusterUse::failure);
-        let of_clusters = of_clusters.chain(
-            self.clusters
-                .iter()
-                .filter_map(|cluster| cluster.delay_problem(self)),
-        );
+        let clusters = || self.clusters.iter().flatten();
+        let of_clusters = clusters().filter_map(ClusterUse::failure);
+        let of_clusters = of_clusters.chain(clusters().filter_map(|cluster| cluster.delay_problem(self)));
         of_pool.chain(of_entries).chain(of_clusters).chain(left).collect()
     }
 }

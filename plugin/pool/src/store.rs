@@ -9,7 +9,10 @@ use kcp_api::{
     metadata::{Object as _, ObjectMeta, PartialObjectMetadata},
     names::{annotation, label},
 };
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
@@ -113,14 +116,28 @@ impl<'c> Store<'c> {
         self.get_at(self.in_pool_namespace(&CLUSTER_POOL, name)).await
     }
 
-    /// Lists the ClusterPools of a namespace, or of all namespaces. With a label selector, lists only the pools that match
-    /// it.
-    pub async fn list_pools(
+    /// Lists the ClusterPools of a namespace, or of all namespaces.
+    pub async fn list_pools(&self, namespace: Option<&str>) -> Result<Vec<ClusterPool>, Error> {
+        self.list_of(&CLUSTER_POOL, namespace, None).await
+    }
+
+    /// The names of the ClusterPools of a namespace, or of all namespaces, by namespace. With a label selector, only those of the
+    /// pools that match it.
+    pub async fn pool_names(
         &self,
         namespace: Option<&str>,
         selector: Option<&str>,
-    ) -> Result<Vec<ClusterPool>, Error> {
-        self.list_of(&CLUSTER_POOL, namespace, selector).await
+    ) -> Result<BTreeMap<String, BTreeSet<String>>, Error> {
+        let resource = CLUSTER_POOL.api_resource("v1");
+        let listed = self.connection.list_metadata(&resource, namespace, selector);
+        let pools: Vec<PartialObjectMetadata> =
+            listed.await.map_err(|error| with_product(&CLUSTER_POOL, error))?;
+        let mut names = BTreeMap::<String, BTreeSet<String>>::new();
+        for pool in pools {
+            let of_namespace = names.entry(pool.namespace().to_owned()).or_default();
+            of_namespace.insert(pool.name().to_owned());
+        }
+        Ok(names)
     }
 
     /// Writes a pool's status, without another attempt after a conflict. The merge patch must contain a

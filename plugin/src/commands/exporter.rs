@@ -85,6 +85,7 @@ pub async fn run(arguments: ExporterArguments, session: &Session) -> anyhow::Res
         () = serve(socket, published.clone()) => {}
         () = Box::pin(rounds.run(&session.terminal)) => {}
         () = Box::pin(rounds.read_slow()) => {}
+        () = Box::pin(rounds.run_pools(&session.terminal)) => {}
     }
     Ok(Verdict::Met)
 }

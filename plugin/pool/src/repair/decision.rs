@@ -47,7 +47,7 @@ pub fn findings(snapshot: &Snapshot, options: &RepairOptions<'_>) -> Vec<LeasePr
         .old_records
         .iter()
         .filter_map(|lease| check_old_record(lease, options));
-    let claims = snapshot.claims.iter();
+    let claims = snapshot.claims.iter().flatten();
     let claims = claims.filter_map(|claim| check_claim(snapshot, claim, options));
     let after: Vec<_> = clusters
         .chain(copies)

@@ -120,23 +120,23 @@ pub struct ComparedClusters<'c> {
 
 impl ComparedClusters<'_> {
     /// Reads the pool's Secrets, and compares them with the clusters. Adds a sentence to `unread` for each Secret that the client
-    /// is not allowed to read.
-    pub async fn read(self, store: &Store<'_>, unread: &mut Vec<String>) -> Result<SecretFacts, Error> {
+    /// cannot read.
+    pub async fn read(self, store: &Store<'_>, unread: &mut Vec<String>) -> SecretFacts {
         let Self { pool, clusters, .. } = self;
         let mut facts = SecretFacts::default();
         if let Some(name) = credentials(pool).filter(|_| !clusters.is_empty()) {
-            facts.credentials = read_change(store, name, unread).await?;
+            facts.credentials = read_change(store, name, unread).await;
         }
         let template = pool.spec.install_config_secret_template_ref.as_ref();
         let Some(name) = template.and_then(LocalReference::name) else {
-            return Ok(facts);
+            return facts;
         };
         let is_undecided = pool.spec.skip_machine_pools.is_none();
         if clusters.is_empty() && !is_undecided {
-            return Ok(facts);
+            return facts;
         }
-        let Some(change) = read_change(store, name, unread).await? else {
-            return Ok(facts);
+        let Some(change) = read_change(store, name, unread).await else {
+            return facts;
         };
         let older: Vec<_> = clusters
             .iter()
@@ -144,26 +144,24 @@ impl ComparedClusters<'_> {
             .collect();
         facts.template = Some(change);
         if older.is_empty() && !is_undecided {
-            return Ok(facts);
+            return facts;
         }
         let template = match InstallConfig::from_secret(store.connection(), name).await {
             Ok(template) => template,
             Err(error) => {
-                let why = reason(error)?;
-                facts.comparisons = older
-                    .iter()
-                    .map(|cluster| (cluster.name().to_owned(), Comparison::Unknown(why.clone())))
-                    .collect();
-                return Ok(facts);
+                let unknown = Comparison::Unknown(reason(&error));
+                let names = older.iter().map(|cluster| cluster.name().to_owned());
+                facts.comparisons = names.map(|name| (name, unknown.clone())).collect();
+                return facts;
             }
         };
         let workers = template_workers(template.value()).filter(|_| is_undecided);
         facts.changed_workers = workers.filter(|workers| *workers != HIVE_WORKERS);
         for cluster in older {
-            let comparison = self.compare(store, &template, cluster).await?;
+            let comparison = self.compare(store, &template, cluster).await;
             facts.comparisons.insert(cluster.name().to_owned(), comparison);
         }
-        Ok(facts)
+        facts
     }
 
     async fn compare(
@@ -171,22 +169,22 @@ impl ComparedClusters<'_> {
         store: &Store<'_>,
         template: &InstallConfig,
         cluster: &ClusterDeployment,
-    ) -> Result<Comparison, Error> {
+    ) -> Comparison {
         let mut connection = store.connection().clone();
         cluster.namespace().clone_into(&mut connection.namespace);
         // Hive, pkg/clusterresource/builder.go, getInstallConfigSecretName.
         let name = format!("{}-install-config", cluster.name());
         let own = match InstallConfig::from_secret(&connection, &name).await {
             Ok(own) => own,
-            Err(error) => return Ok(Comparison::Unknown(reason(error)?)),
+            Err(error) => return Comparison::Unknown(reason(&error)),
         };
-        Ok(match self.install_config(template, cluster) {
+        match self.install_config(template, cluster) {
             Ok(current) if without_null_metadata(own.value()) == without_null_metadata(&current) => {
                 Comparison::Same
             }
             Ok(_) => Comparison::Differs,
             Err(why) => Comparison::Unknown(why),
-        })
+        }
     }
 
     /// The install-config that Hive would create for the cluster now (openshift/hive, `pkg/clusterresource/builder.go`,
@@ -224,29 +222,24 @@ fn credentials(pool: &ClusterPool) -> Option<&str> {
 }
 
 /// Reads when the data of a Secret last changed. `None` if the Secret does not exist, which Hive reports itself, or if the client
-/// is not allowed to read it.
-async fn read_change(
-    store: &Store<'_>,
-    name: &str,
-    unread: &mut Vec<String>,
-) -> Result<Option<SecretChange>, Error> {
+/// cannot read it.
+async fn read_change(store: &Store<'_>, name: &str, unread: &mut Vec<String>) -> Option<SecretChange> {
     let resource = SECRET.api_resource("v1");
     let read = store
         .connection()
         .get_metadata::<Value>(&resource, store.namespace(), name);
     match read.await {
-        Ok(secret) => Ok(Some(SecretChange {
+        Ok(secret) => Some(SecretChange {
             name: name.to_owned(),
             at: last_change(&secret),
-        })),
-        Err(Error::NotFound { .. }) => Ok(None),
-        Err(error @ Error::Forbidden { .. }) => {
+        }),
+        Err(Error::NotFound { .. }) => None,
+        Err(error) => {
             unread.push(format!(
                 "it is unknown whether secret/{name} changed after clusters had been created from it: {error}"
             ));
-            Ok(None)
+            None
         }
-        Err(error) => Err(error),
     }
 }
 
@@ -282,14 +275,10 @@ fn without_null_metadata(install_config: &Value) -> Value {
 }
 
 /// Why an install-config could not be read.
-///
-/// # Errors
-/// Another request may succeed.
-fn reason(error: InstallConfigError) -> Result<String, Error> {
+fn reason(error: &InstallConfigError) -> String {
     match error {
-        InstallConfigError::Secret(error) if error.is_transient() => Err(error),
-        InstallConfigError::Secret(error) => Ok(error.to_string()),
-        error => Ok(error.to_string()),
+        InstallConfigError::Secret(error) => error.to_string(),
+        error => error.to_string(),
     }
 }
 

@@ -45,10 +45,10 @@ impl ClaimUse {
     }
 }
 
-/// The claims of the pool, oldest first, which is the order in which Hive assigns clusters.
-pub(super) fn claim_uses(snapshot: &Snapshot, pool: &ClusterPool) -> Vec<ClaimUse> {
+/// The claims of the pool, oldest first, which is the order in which Hive assigns clusters; `None` if they could not be read.
+pub(super) fn claim_uses(snapshot: &Snapshot, pool: &ClusterPool) -> Option<Vec<ClaimUse>> {
     let is_of_pool = |claim: &&ClusterClaim| claim.spec.cluster_pool_name == pool.name();
-    let mut claims: Vec<_> = snapshot.claims.iter().filter(is_of_pool).collect();
+    let mut claims: Vec<_> = snapshot.claims.as_ref()?.iter().filter(is_of_pool).collect();
     claims.sort_by_key(|claim| (claim.creation_timestamp(), claim.name()));
     let clusters = snapshot.cluster_deployments();
     let clusters = clusters.into_iter().flat_map(|all| all.in_pool(pool.name()));
@@ -71,7 +71,7 @@ pub(super) fn claim_uses(snapshot: &Snapshot, pool: &ClusterPool) -> Vec<ClaimUs
             obstacle,
         }
     });
-    uses.collect()
+    Some(uses.collect())
 }
 
 /// Since when Hive can assign the cluster to a claim; `None` if it cannot. Hive assigns only running clusters.
@@ -186,7 +186,7 @@ mod tests {
             };
             let snapshot = objects.snapshot();
             let uses = claim_uses(&snapshot, snapshot.pools.first().unwrap());
-            let found = uses.iter().filter_map(super::ClaimUse::problem);
+            let found = uses.iter().flatten().filter_map(super::ClaimUse::problem);
             let found: Vec<_> = found
                 .map(|found| format!("{}: {}", found.object, found.message))
                 .collect();

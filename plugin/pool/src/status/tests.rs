@@ -60,6 +60,7 @@ fn which_clusters_are_stale_and_which_claims_wait() {
     let clusters: Vec<_> = state
         .clusters
         .iter()
+        .flatten()
         .map(|cluster| (cluster.name.as_str(), cluster.state, cluster.staleness.is_some()))
         .collect();
     assert_eq!(

@@ -76,7 +76,7 @@ impl Objects {
                 self.clusters.iter().map(read).collect(),
             )),
             copies: self.copies.iter().map(read).collect(),
-            claims: self.claims.iter().map(read).collect(),
+            claims: Some(self.claims.iter().map(read).collect()),
             old_records: self.old_records.iter().map(read).collect(),
             queues: Some(self.queues.iter().map(read).collect()),
             drops_inventory: self.drops_inventory,

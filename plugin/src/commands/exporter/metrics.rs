@@ -209,8 +209,12 @@ pub(super) fn samples<S>(metrics: &[Metric<S>], samples: impl Fn(&Metric<S>) -> 
 
 /// The samples of a control plane that could not be read in the management cluster.
 pub(super) fn unread() -> Samples {
-    let sample = Sample::new([("source", MANAGEMENT)], 0);
-    let index = METRICS.iter().position(|metric| metric.name == SOURCE_READ);
+    only(METRICS, SOURCE_READ, Sample::new([("source", MANAGEMENT)], 0))
+}
+
+/// The only sample of an object, and the index of its metric.
+pub(super) fn only<S>(metrics: &[Metric<S>], name: &str, sample: Sample) -> Samples {
+    let index = metrics.iter().position(|metric| metric.name == name);
     index.map(|index| (index, sample)).into_iter().collect()
 }
 

@@ -7,19 +7,25 @@ use kcp_pool::{
     status::{EntryUse, EntryUseState, PoolState},
 };
 
-use crate::commands::exporter::metrics::{Metric, Sample, Samples, samples, seconds, signed, time};
+use crate::commands::exporter::metrics::{Metric, Sample, Samples, only, samples, seconds, signed, time};
 
 type PoolSamples = fn(&PoolState) -> Vec<Sample>;
 
 /// The metrics of each pool, in the order of their output.
 pub(super) const POOL_METRICS: &[Metric<PoolSamples>] = &[
     Metric {
+        name: POOL_READ,
+        help: "1 if the exporter could read the pool in the last round, 0 if not; the pool then has no other metric",
+        samples: |_| vec![Sample::new([], 1)],
+    },
+    Metric {
         name: "kcp_pool_entries",
-        help: "Entries of the inventory in each state of pool status",
+        help: "Entries of the inventory in each state of pool status; absent if the clusters could not be listed",
         samples: |pool| {
             let sample =
                 |state: EntryUseState| Sample::new([("state", state.as_str())], signed(pool.count(state)));
-            EntryUseState::ALL.map(sample).into()
+            let states = pool.clusters.iter().flat_map(|_| EntryUseState::ALL);
+            states.map(sample).collect()
         },
     },
     Metric {
@@ -40,7 +46,7 @@ pub(super) const POOL_METRICS: &[Metric<PoolSamples>] = &[
     },
     Metric {
         name: "kcp_pool_lessees_waiting",
-        help: "Lessees in the queue of the pool",
+        help: "Lessees in the queue of the pool; absent if the queue could not be read",
         samples: |pool| {
             let waiting = pool.queue.iter();
             waiting
@@ -63,8 +69,11 @@ pub(super) const POOL_METRICS: &[Metric<PoolSamples>] = &[
     },
     Metric {
         name: "kcp_pool_claims_waiting",
-        help: "ClusterClaims that wait for a cluster",
-        samples: |pool| vec![Sample::new([], signed(pool.waiting_claims().count()))],
+        help: "ClusterClaims that wait for a cluster; absent if they could not be listed",
+        samples: |pool| {
+            let waiting = |_| Sample::new([], signed(pool.waiting_claims().count()));
+            pool.claims.iter().map(waiting).collect()
+        },
     },
     Metric {
         name: "kcp_pool_problems",
@@ -82,7 +91,8 @@ pub(super) const POOL_METRICS: &[Metric<PoolSamples>] = &[
     },
     Metric {
         name: "kcp_pool_unread_kinds",
-        help: "Kinds of objects that the exporter is not allowed to read; what depends on them has no sample or is unknown",
+        help: "Kinds of objects that the exporter is not allowed to read, and Secrets that it could not read; what depends on them has no sample \
+               or is unknown",
         samples: |pool| vec![Sample::new([], signed(pool.unread_kinds.len()))],
     },
 ];
@@ -95,6 +105,14 @@ fn lease_start(pool: &PoolState, entry: &EntryUse) -> Option<Sample> {
     Some(Sample::new(labels, seconds(lease.acquired)))
 }
 
+/// The only metric of a pool that could not be read.
+const POOL_READ: &str = "kcp_pool_read";
+
+/// The samples of a pool that could not be read.
+pub(super) fn unread_pool() -> Samples {
+    only(POOL_METRICS, POOL_READ, Sample::new([], 0))
+}
+
 /// The samples of a pool, by the index of their metric in [`POOL_METRICS`].
 pub(super) fn of_pool(pool: &PoolState) -> Samples {
     samples(POOL_METRICS, |metric| (metric.samples)(pool))
@@ -102,6 +120,8 @@ pub(super) fn of_pool(pool: &PoolState) -> Samples {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use jiff::Timestamp;
     use kcp_pool::{
         status::PoolState,
@@ -111,7 +131,7 @@ mod tests {
         },
     };
 
-    use super::{POOL_METRICS, of_pool};
+    use super::{POOL_METRICS, POOL_READ, Samples, of_pool, unread_pool};
 
     #[test]
     fn a_pool_has_its_queue_and_the_start_of_each_lease() {
@@ -136,13 +156,52 @@ mod tests {
             entries.contains(&"state=held 1".to_owned()) && entries.contains(&"state=free 1".to_owned()),
             "{entries:?}"
         );
-        pool.queue = None;
-        assert_eq!(found(&pool, "kcp_pool_lessees_waiting"), Vec::<String>::new());
         pool.queue = Some(Vec::new());
         assert_eq!(found(&pool, "kcp_pool_lessees_waiting"), ["0"]);
         assert_eq!(
             found(&pool, "kcp_pool_waiting_since_timestamp_seconds"),
             Vec::<String>::new()
         );
+    }
+
+    #[test]
+    fn what_could_not_be_read_has_no_sample() {
+        let names = |samples: Samples| -> BTreeSet<_> {
+            let names = samples.into_iter();
+            names.map(|(index, _)| POOL_METRICS[index].name).collect()
+        };
+        let all: BTreeSet<_> = POOL_METRICS.iter().map(|metric| metric.name).collect();
+        let known = || state(&busy(), &claims());
+        for (pool, absent) in [
+            (known(), &[][..]),
+            (
+                PoolState {
+                    clusters: None,
+                    ..known()
+                },
+                &["kcp_pool_entries"],
+            ),
+            (
+                PoolState {
+                    claims: None,
+                    ..known()
+                },
+                &["kcp_pool_claims_waiting"],
+            ),
+            (
+                PoolState {
+                    queue: None,
+                    ..known()
+                },
+                &[
+                    "kcp_pool_lessees_waiting",
+                    "kcp_pool_waiting_since_timestamp_seconds",
+                ],
+            ),
+        ] {
+            let expected = &all - &absent.iter().copied().collect();
+            assert_eq!(names(of_pool(&pool)), expected, "{absent:?}");
+        }
+        assert_eq!(names(unread_pool()), BTreeSet::from([POOL_READ]));
     }
 }

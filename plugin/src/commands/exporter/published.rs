@@ -32,7 +32,7 @@ use tokio::{
 
 use crate::commands::exporter::{
     metrics::{METRICS, Metric, Samples, seconds, unread},
-    pools::POOL_METRICS,
+    pools::{POOL_METRICS, unread_pool},
 };
 
 /// The namespace and the name of a control plane or a pool.
@@ -74,7 +74,7 @@ const COMPLETE_READS: (&str, &str) = (
 );
 const POOL_LIST_SUCCESS: (&str, &str) = (
     "kcp_exporter_pool_list_success",
-    "With --pools: 1 if the pools could be read in the last round, 0 if not; no pool then has a metric",
+    "With --pools: 1 if the pools could be listed in the last round, 0 if not; all then count as unread",
 );
 const ROUND_END: (&str, &str) = (
     "kcp_exporter_round_timestamp_seconds",
@@ -82,7 +82,7 @@ const ROUND_END: (&str, &str) = (
 );
 const ROUND_DURATION: (&str, &str) = (
     "kcp_exporter_round_duration_seconds",
-    "How long the last round of reads took, without the control planes that respond slowly",
+    "How long the last round of reads took, without the control planes that respond slowly, and without pools",
 );
 
 /// All of these.
@@ -101,8 +101,6 @@ pub(super) const OWN: [(&str, &str); 7] = [
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Round {
     pub(super) is_listed: bool,
-    /// Whether the pools could be read; `None` without `--pools`.
-    pub(super) are_pools_read: Option<bool>,
     /// Those in the last list.
     pub(super) control_planes: u32,
     pub(super) complete_reads: u32,
@@ -123,6 +121,8 @@ struct State {
     control_planes: BTreeMap<Name, Samples>,
     pools: BTreeMap<Name, Samples>,
     round: Option<Round>,
+    /// Whether the pools could be listed in the last round that has ended; `None` without `--pools`.
+    are_pools_listed: Option<bool>,
 }
 
 impl Published {
@@ -140,21 +140,28 @@ impl Published {
         self.state(|state| state.control_planes.retain(|name, _| is_kept(name)));
     }
 
-    /// Replaces the metrics of all pools.
-    pub(super) fn set_pools(&self, pools: BTreeMap<Name, Samples>) {
-        self.state(|state| state.pools = pools);
-    }
-
     /// Records the end of a round. If no list could be read, every control plane counts as unread.
     pub(super) fn end_round(&self, round: Round) {
         self.state(|state| {
             if !round.is_listed {
-                state
-                    .control_planes
-                    .values_mut()
-                    .for_each(|samples| *samples = unread());
+                let samples = state.control_planes.values_mut();
+                samples.for_each(|samples| *samples = unread());
             }
             state.round = Some(round);
+        });
+    }
+
+    /// Replaces the metrics of all pools. If the pools could not be listed (`None`), every pool counts as unread.
+    pub(super) fn end_pool_round(&self, pools: Option<BTreeMap<Name, Samples>>) {
+        self.state(|state| {
+            state.are_pools_listed = Some(pools.is_some());
+            match pools {
+                Some(pools) => state.pools = pools,
+                None => state
+                    .pools
+                    .values_mut()
+                    .for_each(|samples| *samples = unread_pool()),
+            }
         });
     }
 
@@ -255,8 +262,8 @@ fn encode_own(state: &State, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result
     own(LIST_SUCCESS, &[], u8::from(round.is_listed).into())?;
     own(CONTROL_PLANES, &[], round.control_planes.into())?;
     own(COMPLETE_READS, &[], round.complete_reads.into())?;
-    if let Some(are_read) = round.are_pools_read {
-        own(POOL_LIST_SUCCESS, &[], u8::from(are_read).into())?;
+    if let Some(are_listed) = state.are_pools_listed {
+        own(POOL_LIST_SUCCESS, &[], u8::from(are_listed).into())?;
     }
     own(ROUND_END, &[], seconds(round.ended))?;
     own(ROUND_DURATION, &[], round.duration.as_secs_f64())
@@ -320,14 +327,13 @@ mod tests {
     use crate::commands::{
         exporter::{
             metrics::{Judged, unread},
-            pools::of_pool,
+            pools::{of_pool, unread_pool},
         },
         status::screen::example::{healthy, member_dead},
     };
 
     const ROUND: Round = Round {
         is_listed: true,
-        are_pools_read: Some(true),
         control_planes: 3,
         complete_reads: 2,
         ended: jiff::Timestamp::UNIX_EPOCH,
@@ -344,7 +350,10 @@ mod tests {
         published.set(name("rim"), samples(&member_dead()));
         published.set(name("lost"), unread());
         let pool = of_pool(&state(&busy(), &claims()));
-        published.set_pools(BTreeMap::from([(name("hosts"), pool)]));
+        published.end_pool_round(Some(BTreeMap::from([
+            (name("hosts"), pool),
+            (name("lost"), unread_pool()),
+        ])));
         published.end_round(Round {
             ended: now(),
             ..ROUND

@@ -4,21 +4,21 @@
 use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, BTreeSet},
-    future::ready,
+    future::{pending, ready},
     mem::take,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use futures_util::stream::{self, StreamExt as _};
-use kcp_api::Object as _;
+use kcp_api::{Object as _, kind::CLUSTER_POOL};
 use kcp_client::{
-    Connection, Error,
+    Action, Connection, Error, ReadLimit,
     reader::Reader,
     reads::{self, Excluded, Kept},
 };
-use kcp_control_plane::{duration::format_duration, snapshot::Snapshot};
-use kcp_pool::status::{PoolSelection, pool_states};
+use kcp_control_plane::snapshot::Snapshot;
+use kcp_pool::status::{PoolSelection, PoolState, pool_names, pool_states_in};
 use tokio::{
     sync::Notify,
     time::{Instant as Clock, sleep_until, timeout},
@@ -28,7 +28,7 @@ use crate::{
     commands::exporter::{
         ExporterArguments,
         metrics::{Judged, Samples},
-        pools::of_pool,
+        pools::{of_pool, unread_pool},
         published::{Name, Published, Round},
     },
     terminal::Terminal,
@@ -37,6 +37,9 @@ use crate::{
 /// The maximum number of control planes that are read at the same time, and of those that respond slowly. Each needs a dozen
 /// connections.
 const MAX_CONCURRENT_READS: usize = 16;
+
+/// The maximum number of namespaces whose pools are read at the same time. For each, all ClusterDeployments are in memory.
+const MAX_CONCURRENT_NAMESPACES: usize = 4;
 
 /// How long facts are kept that no list contains, such as when a CA expires.
 const KEPT_FOR: Duration = Duration::from_secs(10 * 60);
@@ -78,59 +81,98 @@ impl<'r> Rounds<'r> {
         }
     }
 
-    /// Reads in rounds for ever. Prints why the control planes cannot be listed, or the pools cannot be read.
+    /// Reads the control planes in rounds for ever. Prints why they cannot be listed.
     pub(super) async fn run(&self, terminal: &Terminal) {
-        let mut last_errors = [None, None];
-        loop {
+        let round = async || {
             let started = Clock::now();
-            let (listed, pools) = tokio::join!(Box::pin(self.round()), Box::pin(self.read_pools()));
+            let listed = Box::pin(self.round()).await;
             self.published.end_round(Round {
                 is_listed: listed.is_ok(),
-                are_pools_read: pools.as_ref().map(Result::is_ok),
                 control_planes: u32::try_from(self.known.borrow().len()).unwrap_or(u32::MAX),
                 complete_reads: self.complete_reads.take(),
                 ended: self.connection.now(),
                 duration: started.elapsed(),
             });
-            let errors = [
-                listed.err().map(|error| error.to_string()),
-                pools.and_then(Result::err),
-            ];
-            for (error, last) in errors.iter().zip(&last_errors) {
-                if let Some(error) = error
-                    && last.as_ref() != Some(error)
-                {
-                    terminal.note(&format!("{error}; trying again"));
-                }
+            Vec::from_iter(listed.err().map(|error| error.to_string()))
+        };
+        self.repeat(terminal, round).await;
+    }
+
+    /// Reads the pools in rounds for ever, beside [`Self::run`], so that they do not delay the control planes. Prints which pools cannot
+    /// be read, and why. Without `--pools`, only waits.
+    pub(super) async fn run_pools(&self, terminal: &Terminal) {
+        if !self.arguments.pools {
+            return pending().await;
+        }
+        let round = async || Box::pin(self.read_pools()).await;
+        self.repeat(terminal, round).await;
+    }
+
+    /// Begins a round each interval, for ever. Prints the errors of a round that the round before did not have.
+    async fn repeat(&self, terminal: &Terminal, round: impl AsyncFn() -> Vec<String>) {
+        let mut last_errors = Vec::new();
+        loop {
+            let started = Clock::now();
+            let errors = round().await;
+            for error in errors.iter().filter(|error| !last_errors.contains(*error)) {
+                terminal.note(&format!("{error}; trying again"));
             }
             last_errors = errors;
             sleep_until(started + self.arguments.interval).await;
         }
     }
 
-    /// Reads the pools, and publishes their metrics. `None` without `--pools`.
-    async fn read_pools(&self) -> Option<Result<(), String>> {
-        let selection = PoolSelection {
+    /// Reads the pools, and publishes their metrics. Returns why the pools of some namespaces could not be read.
+    async fn read_pools(&self) -> Vec<String> {
+        let limit = reads::list_limit(self.arguments.interval.max(self.arguments.timeout));
+        let action = Action::new("list", &CLUSTER_POOL.api_resource("v1"));
+        let list = pool_names(self.connection, self.pool_selection());
+        let names = match self.connection.run_with_limit(limit, &action, list).await {
+            Ok(names) => names,
+            Err(error) => {
+                self.published.end_pool_round(None);
+                return vec![error.to_string()];
+            }
+        };
+        let reads = names
+            .into_iter()
+            .map(|(namespace, names)| self.read_pools_in(namespace, names, limit));
+        let reads = stream::iter(reads).buffered(MAX_CONCURRENT_NAMESPACES);
+        let (samples, errors): (Vec<_>, Vec<_>) = reads.collect::<Vec<_>>().await.into_iter().unzip();
+        let samples = samples.into_iter().flatten();
+        self.published.end_pool_round(Some(samples.collect()));
+        errors.into_iter().flatten().collect()
+    }
+
+    /// The samples of the pools of a namespace. If they could not be read, those of pools with these names, and why.
+    async fn read_pools_in(
+        &self,
+        namespace: String,
+        names: BTreeSet<String>,
+        limit: ReadLimit,
+    ) -> (Vec<(Name, Samples)>, Option<String>) {
+        let action = Action::new("list", &CLUSTER_POOL.api_resource("v1")).in_namespace(&*namespace);
+        let read = pool_states_in(self.connection, namespace.clone(), self.pool_selection());
+        match self.connection.run_with_limit(limit, &action, read).await {
+            Ok(pools) => {
+                let samples = |pool: &PoolState| ((namespace.clone(), pool.name.clone()), of_pool(pool));
+                (pools.iter().map(samples).collect(), None)
+            }
+            Err(error) => {
+                let unread = names
+                    .into_iter()
+                    .map(|name| ((namespace.clone(), name), unread_pool()));
+                let why = format!("the pools of namespace {namespace} are unknown: {error}");
+                (unread.collect(), Some(why))
+            }
+        }
+    }
+
+    fn pool_selection(&self) -> PoolSelection<'static> {
+        PoolSelection {
             includes_all_namespaces: self.arguments.all_namespaces,
             ..PoolSelection::default()
-        };
-        let limit = self.arguments.interval.max(self.arguments.timeout);
-        let read = self
-            .arguments
-            .pools
-            .then(|| timeout(limit, pool_states(self.connection, selection)))?;
-        let read = match read.await {
-            Ok(Ok(pools)) => Ok(pools),
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err(format!(
-                "the pools could not be read in {}",
-                format_duration(limit)
-            )),
-        };
-        let pools = read.as_deref().unwrap_or_default().iter();
-        let samples = pools.map(|pool| ((pool.namespace.clone(), pool.name.clone()), of_pool(pool)));
-        self.published.set_pools(samples.collect());
-        Some(read.map(drop))
+        }
     }
 
     async fn round(&self) -> Result<(), Error> {
@@ -265,4 +307,95 @@ fn name(listed: &Snapshot) -> Name {
         control_plane.namespace().to_owned(),
         control_plane.name().to_owned(),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{net::Ipv4Addr, sync::Arc, time::Duration};
+
+    use kcp_client::{Connection, testing::failure};
+    use kcp_pool::testing::objects::pool_object;
+    use serde_json::{Value, json};
+
+    use super::{ExporterArguments, Published, Rounds};
+
+    const ALL: &str = "/apis/hive.openshift.io/v1/clusterpools";
+    const OF_E: &str = "/apis/hive.openshift.io/v1/namespaces/e/clusterpools";
+    const CLAIMS_OF_E: &str = "/apis/hive.openshift.io/v1/namespaces/e/clusterclaims";
+
+    /// A server with a pool in namespace `d`, and one in `e`. It forbids to read this path.
+    fn server(forbidden: &'static str) -> Connection {
+        Connection::canned(move |_, path| {
+            let pool = |namespace: &str| {
+                let mut pool = pool_object("hosts", &json!({}));
+                pool["metadata"]["namespace"] = namespace.into();
+                pool
+            };
+            let list = |items: Vec<Value>| (200, json!({"metadata": {}, "items": items}));
+            match path {
+                _ if path == forbidden => failure(403, "Forbidden", "no"),
+                ALL => list(vec![pool("d"), pool("e")]),
+                OF_E => list(vec![pool("e")]),
+                _ if path == OF_E.replace("/e/", "/d/") => list(vec![pool("d")]),
+                _ => list(Vec::new()),
+            }
+        })
+    }
+
+    #[tokio::test]
+    async fn pools_that_cannot_be_read_cost_no_other_pool() {
+        let arguments = ExporterArguments {
+            all_namespaces: true,
+            selector: None,
+            pools: true,
+            bind_address: Ipv4Addr::LOCALHOST.into(),
+            port: 0,
+            interval: Duration::from_secs(60),
+            timeout: Duration::from_secs(10),
+        };
+        for (forbidden, expected, error) in [
+            ("", "d 1, e 1; claims of d, e", None),
+            (
+                OF_E,
+                "d 1, e 0; claims of d",
+                Some("the pools of namespace e are unknown: cannot list "),
+            ),
+            (ALL, "d 0, e 0; claims of ", Some("cannot list clusterpools")),
+            (CLAIMS_OF_E, "d 1, e 1; claims of d", None),
+        ] {
+            let published = Arc::new(Published::default());
+            let before = server("");
+            assert!(
+                Rounds::new(&before, &arguments, &published)
+                    .read_pools()
+                    .await
+                    .is_empty()
+            );
+            let now = server(forbidden);
+            let errors = Rounds::new(&now, &arguments, &published).read_pools().await;
+            let text = published.encode().unwrap();
+            let served = |metric: &str| {
+                let lines = text.lines().filter_map(|line| {
+                    let (namespace, value) = line
+                        .strip_prefix(metric)?
+                        .strip_prefix("{namespace=\"")?
+                        .split_once("\",pool=\"hosts\"} ")?;
+                    Some((namespace.to_owned(), value.trim_end_matches(".0").to_owned()))
+                });
+                lines.collect::<Vec<_>>()
+            };
+            let read = served("kcp_pool_read").into_iter();
+            let read: Vec<_> = read
+                .map(|(namespace, value)| format!("{namespace} {value}"))
+                .collect();
+            let claims = served("kcp_pool_claims_waiting").into_iter();
+            let claims: Vec<_> = claims.map(|(namespace, _)| namespace).collect();
+            let found = format!("{}; claims of {}", read.join(", "), claims.join(", "));
+            assert_eq!(found, expected, "{forbidden}");
+            assert_eq!(errors.len(), usize::from(error.is_some()), "{errors:?}");
+            for (found, expected) in errors.iter().zip(error) {
+                assert!(found.starts_with(expected), "{found}");
+            }
+        }
+    }
 }

@@ -219,6 +219,10 @@ fn count_with_noun(number: usize, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 
+fn clusters(pool: &PoolState) -> &[ClusterUse] {
+    pool.clusters.as_deref().unwrap_or_default()
+}
+
 fn pool_changes(old: &PoolState, new: &PoolState) -> Vec<String> {
     let mut lines = Vec::new();
     let mut report = |what: String, before: Option<String>, after: Option<String>| {
@@ -234,7 +238,7 @@ fn pool_changes(old: &PoolState, new: &PoolState) -> Vec<String> {
             after.map(describe_entry),
         );
     }
-    for (what, before, after) in pair_by_key(&old.clusters, &new.clusters, |cluster| cluster.name.clone()) {
+    for (what, before, after) in pair_by_key(clusters(old), clusters(new), |cluster| cluster.name.clone()) {
         let state = |cluster: &ClusterUse| {
             let stale = if cluster.staleness.is_some() {
                 ", stale"
@@ -245,11 +249,11 @@ fn pool_changes(old: &PoolState, new: &PoolState) -> Vec<String> {
         };
         report(format!("cluster {what}"), before.map(state), after.map(state));
     }
-    report(
-        "claims waiting".to_owned(),
-        Some(old.waiting_claims().count().to_string()),
-        Some(new.waiting_claims().count().to_string()),
-    );
+    let claims = |pool: &PoolState| {
+        let claims = pool.claims.as_ref();
+        claims.map(|_| pool.waiting_claims().count().to_string())
+    };
+    report("claims waiting".to_owned(), claims(old), claims(new));
     report(
         "lessees waiting".to_owned(),
         old.queue.as_ref().map(|queue| queue.len().to_string()),

@@ -247,8 +247,13 @@ impl PoolStatus {
             },
             drops_inventory: pool.lost_inventory.is_dropped,
             entries: pool.entries.iter().map(EntryDocument::new).collect(),
-            clusters: pool.clusters.iter().map(ClusterDocument::new).collect(),
-            claims: pool.claims.iter().filter_map(ClaimDocument::new).collect(),
+            clusters: pool.clusters.iter().flatten().map(ClusterDocument::new).collect(),
+            claims: pool
+                .claims
+                .iter()
+                .flatten()
+                .filter_map(ClaimDocument::new)
+                .collect(),
             waiting: pool.waiting_claims().map(WaitingDocument::new).collect(),
             queue: pool
                 .queue

@@ -75,14 +75,14 @@ const PROBLEM_COLUMNS: &[Column] = &[
 pub(crate) fn render_pool(pool: &PoolState, now: Timestamp, layout: Layout) -> String {
     let mut parts = vec![summary(pool, now)];
     parts.extend(entries(std::slice::from_ref(pool), |_| ["", ""], now, layout));
-    if !pool.clusters.is_empty() {
+    if let Some(clusters) = pool.clusters.as_ref().filter(|clusters| !clusters.is_empty()) {
         let mut table = Table::with_columns(CLUSTER_COLUMNS.iter().copied());
-        for cluster in &pool.clusters {
+        for cluster in clusters {
             table.add_row(cluster_row(cluster, now));
         }
         parts.push(table.render(layout));
     }
-    let claims = pool.claims.iter();
+    let claims = pool.claims.iter().flatten();
     let mut claims = claims
         .filter_map(|claim| Some((claim, claim.cluster.as_deref()?)))
         .peekable();
@@ -150,7 +150,8 @@ pub(crate) fn render_pools<'p>(
                 String::new()
             }
         };
-        let waiting = pool.queue.as_ref().map_or_else(
+        let queue = pool.queue.as_ref().filter(|_| pool.claims.is_some());
+        let waiting = queue.map_or_else(
             || "unknown".to_owned(),
             |queue| number(pool.waiting_claims().count() + queue.len()),
         );

@@ -354,7 +354,7 @@ impl Observer {
                 "failing",
                 Behavior::Fails,
                 TIMEOUT,
-                format!("{lists}the server responded with 500: <html> <h1>Bad gateway</h1> </html>"),
+                format!("{lists}the server responded with 500: an HTML page"),
             ),
             (
                 "hanging",

@@ -1,16 +1,23 @@
 //! Converts the client library's errors into [`Error`].
 
-use std::{error::Error as StdError, time::Duration};
+use std::{error::Error as StdError, io::ErrorKind, time::Duration};
 
 use kube::{client::AuthError, core::Status};
 
 use crate::{Action, Error, discovery::product_of};
 
+/// The cause of [`Error::Tls`] if the server did not answer in TLS.
+pub(crate) const NO_TLS: &str = "the server responded without TLS";
+
+/// The beginning of the message of a response that no API server sends.
+pub(crate) const HTML_PAGE: &str = "an HTML page";
+
 impl Error {
-    /// The error for a Kubernetes client that cannot be created.
-    pub fn from_client_error(error: &kube::Error, server: &str) -> Self {
+    /// The error for a Kubernetes client that cannot be created. `plugin` is the program of the credential plugin.
+    pub fn from_client_error(error: &kube::Error, server: &str, plugin: Option<&str>) -> Self {
         match error {
-            kube::Error::Auth(error) => Self::from_auth_error(error, server),
+            kube::Error::Auth(error) => Self::from_auth_error(error, server, plugin),
+            kube::Error::InferKubeconfig(error) => Self::configuration(error),
             other => Self::Configuration {
                 cause: root_cause(other),
             },
@@ -23,7 +30,7 @@ impl Error {
         match error {
             kube::Error::Api(status) => Self::from_status(status, action, server),
             kube::Error::SerdeError(source) => Self::malformed(action, source.into()),
-            kube::Error::Auth(error) => Self::from_auth_error(&error, &server),
+            kube::Error::Auth(error) => Self::from_auth_error(&error, &server, None),
             other => {
                 let cause = root_cause(&other);
                 if error_chain(&other).any(|cause| downcast::<AuthError>(cause).is_some()) {
@@ -39,16 +46,26 @@ impl Error {
                         server,
                         cause,
                     }
-                } else if error_chain(&other).any(|cause| downcast::<rustls::Error>(cause).is_some()) {
+                } else if let Some(error) = error_chain(&other).find_map(downcast::<rustls::Error>) {
+                    let cause = tls_cause(error).map_or(cause, str::to_owned);
                     Self::Tls { server, cause }
                 } else {
-                    Self::Unreachable { server, cause }
+                    Self::Unreachable {
+                        server,
+                        proxy: None,
+                        cause,
+                    }
                 }
             }
         }
     }
 
-    fn from_status(status: Box<Status>, action: Action, server: String) -> Self {
+    fn from_status(mut status: Box<Status>, action: Action, server: String) -> Self {
+        let page = html_page(&status.message);
+        let is_page = page.is_some();
+        if let Some(page) = page {
+            status.message = page;
+        }
         // The message is checked before the status code, because webhooks and policies choose their own code.
         match admission_failure(&status.message) {
             Some(AdmissionFailure::Denied) => return Self::Rejected { action, status },
@@ -63,7 +80,7 @@ impl Error {
         }
         match status.code {
             401 => Self::Unauthorized { server },
-            403 if is_namespace_terminating(&status) => Self::Response {
+            403 if is_page || is_namespace_terminating(&status) => Self::Response {
                 action,
                 code: 403,
                 message: status.message,
@@ -102,14 +119,26 @@ impl Error {
         }
     }
 
-    fn from_auth_error(error: &AuthError, server: &str) -> Self {
-        // The messages of other errors may contain the credential plugin's output, which may be secret.
+    fn from_auth_error(error: &AuthError, server: &str, plugin: Option<&str>) -> Self {
+        let plugin = plugin.map_or("the credential plugin".to_owned(), |plugin| {
+            format!("the credential plugin {plugin}")
+        });
+        // The messages of other errors may contain the arguments, the environment or the output of the credential plugin, which
+        // may be secret.
         let cause = match error {
-            AuthError::AuthExecRun { cmd, out } => format!("{cmd} failed: {}", out.status),
-            AuthError::AuthExecStart(cause) => format!("cannot start the credential plugin: {cause}"),
+            AuthError::AuthExecRun { out, .. } => format!("{plugin} failed: {}", out.status),
+            AuthError::AuthExecStart(cause) if cause.kind() == ErrorKind::NotFound => {
+                format!("{plugin} is not installed, or not on the PATH")
+            }
+            AuthError::AuthExecStart(cause) => format!("cannot start {plugin}: {}", root_cause(cause)),
             AuthError::ReadTokenFile(cause, path) => format!("cannot read {}: {cause}", path.display()),
             AuthError::AuthExecParse(_) => {
-                "the credential plugin's output is not a valid ExecCredential".to_owned()
+                format!("the output of {plugin} is not a valid ExecCredential")
+            }
+            AuthError::AuthExec(_) => {
+                "the auth-provider of the user in the kubeconfig does not work; kubectl replaced auth-provider by credential \
+                 plugins (exec)"
+                    .to_owned()
             }
             AuthError::InvalidBearerToken(_) => {
                 "the token contains characters that are not allowed in an HTTP header".to_owned()
@@ -121,6 +150,36 @@ impl Error {
             cause,
         }
     }
+}
+
+/// A TLS error in words; `None` if its own words say enough.
+fn tls_cause(error: &rustls::Error) -> Option<&'static str> {
+    match error {
+        rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType) => Some(NO_TLS),
+        rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer) => {
+            Some("the server's certificate is signed by an unknown authority")
+        }
+        // An error of webpki for which rustls has no variant.
+        rustls::Error::InvalidCertificate(rustls::CertificateError::Other(other))
+            if other.to_string() == "CaUsedAsEndEntity" =>
+        {
+            Some("the server presents the certificate of a CA, such as a self-signed one")
+        }
+        _ => None,
+    }
+}
+
+/// What to show of a response that is a page for a browser; `None` for other responses.
+fn html_page(text: &str) -> Option<String> {
+    if !text.starts_with('<') {
+        return None;
+    }
+    let (_, title) = text.split_once("<title>").unwrap_or_default();
+    let (title, _) = title.split_once("</title>").unwrap_or_default();
+    Some(match title.trim() {
+        "" => HTML_PAGE.to_owned(),
+        title => format!("{HTML_PAGE}, {title:?}"),
+    })
 }
 
 /// Whether the program could not connect to the server, so that it did not send the request.
@@ -183,14 +242,11 @@ fn downcast<'e, E: StdError + 'static>(error: &'e (dyn StdError + 'static)) -> O
 
 /// The message of the innermost error, because the messages of the outer errors are not specific.
 pub(crate) fn root_cause(error: &(dyn StdError + 'static)) -> String {
-    let mut message = error_chain(error)
+    let message = error_chain(error)
         .last()
         .map(ToString::to_string)
         .unwrap_or_default();
-    // Drop the errno, which follows its description.
-    if let Some(number) = message.rfind(" (os error ") {
-        message.truncate(number);
-    }
+    let message = without_errno(&message).to_owned();
     // Start in lower case, except for abbreviations.
     let mut characters = message.chars();
     match (characters.next(), characters.next()) {
@@ -199,6 +255,13 @@ pub(crate) fn root_cause(error: &(dyn StdError + 'static)) -> String {
         }
         _ => message,
     }
+}
+
+/// Drops the errno, which follows its description.
+pub(crate) fn without_errno(message: &str) -> &str {
+    message
+        .rsplit_once(" (os error ")
+        .map_or(message, |(message, _)| message)
 }
 
 /// Whether the API server did not create an object because its namespace is being deleted. The server then
@@ -224,10 +287,13 @@ mod tests {
         rt::{TokioExecutor, TokioIo},
     };
     use kcp_api::kind::KUBEADM_CONTROL_PLANE;
-    use kube::core::{Status, response::StatusDetails};
+    use kube::{
+        client::AuthError,
+        core::{Status, response::StatusDetails},
+    };
     use tokio::{io::AsyncReadExt as _, net::UnixStream};
 
-    use super::{Error, root_cause};
+    use super::{Error, root_cause, tls_cause};
     use crate::Action;
 
     fn classify(error: kube::Error) -> Error {
@@ -329,6 +395,114 @@ mod tests {
             error.hint().as_deref(),
             Some("check the address: the server at this address is not a Kubernetes API server")
         );
+    }
+
+    #[test]
+    fn a_page_for_a_browser_comes_from_no_api_server() {
+        let page =
+            |title: &str| format!("<!DOCTYPE html>\r\n<head><title>{title}</title></head>\r\n<body>long");
+        for (code, text, expected) in [
+            (
+                403,
+                page("Access denied"),
+                "the server responded with 403: an HTML page, \"Access denied\"",
+            ),
+            (
+                502,
+                page("502 Bad Gateway"),
+                "the server responded with 502: an HTML page, \"502 Bad Gateway\"",
+            ),
+            (503, "<p>busy".to_owned(), "the server is busy: an HTML page"),
+        ] {
+            let error = classify(status(code, "Failed to parse error data", &text));
+            let action = "cannot get kubeadmcontrolplanes \"c1\" in namespace \"d\"";
+            assert_eq!(error.to_string(), format!("{action}: {expected}"));
+            let hint = error.hint().unwrap_or_default();
+            assert!(
+                hint.contains("a proxy or a login page may have responded"),
+                "{code}: {hint}"
+            );
+            assert_eq!(error.is_transient(), code > 500, "{code}");
+        }
+    }
+
+    #[test]
+    fn a_rejected_request_says_what_to_write_instead() {
+        for (verb, message, expected) in [
+            (
+                "list",
+                "found ',', expected: identifier after ','",
+                Some("check the selector after -l, such as team=edge,tier!=test"),
+            ),
+            (
+                "get",
+                "Client sent an HTTP request to an HTTPS server.",
+                Some("write https:// in the address of the server"),
+            ),
+            ("patch", "found ','", None),
+        ] {
+            let action = Action::new(verb, &KUBEADM_CONTROL_PLANE.api_resource("v1beta2"));
+            let error = Error::from_request_error(status(400, "BadRequest", message), &action, "https://s");
+            assert_eq!(error.hint().as_deref(), expected, "{verb} {message}");
+        }
+    }
+
+    #[test]
+    fn a_credential_plugin_is_named_without_its_arguments_and_output() {
+        let failed = || AuthError::AuthExecRun {
+            cmd: "TOKEN=\"sesame\" \"login\" \"sesame\"".to_owned(),
+            out: Box::new(std::process::Output {
+                status: std::process::ExitStatus::default(),
+                stdout: b"sesame".to_vec(),
+                stderr: b"sesame".to_vec(),
+            }),
+        };
+        let missing = || AuthError::AuthExecStart(io::ErrorKind::NotFound.into());
+        for (error, plugin, cause) in [
+            (
+                missing(),
+                Some("login"),
+                "the credential plugin login is not installed, or not on the PATH",
+            ),
+            (
+                failed(),
+                Some("login"),
+                "the credential plugin login failed: exit status: 0",
+            ),
+            (failed(), None, "the credential plugin failed: exit status: 0"),
+            (
+                AuthError::AuthExec("sesame".to_owned()),
+                None,
+                "the auth-provider of the user in the kubeconfig does not work; kubectl replaced auth-provider by credential \
+                 plugins (exec)",
+            ),
+        ] {
+            let error = Error::from_client_error(&kube::Error::Auth(error), "https://s", plugin);
+            assert_eq!(
+                error.to_string(),
+                format!("cannot get credentials for https://s: {cause}")
+            );
+        }
+    }
+
+    #[test]
+    fn a_certificate_that_is_not_trusted_is_described() {
+        for (error, cause) in [
+            (
+                rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType),
+                Some("the server responded without TLS"),
+            ),
+            (
+                rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer),
+                Some("the server's certificate is signed by an unknown authority"),
+            ),
+            (
+                rustls::Error::InvalidCertificate(rustls::CertificateError::Expired),
+                None,
+            ),
+        ] {
+            assert_eq!(tls_cause(&error), cause, "{error}");
+        }
     }
 
     /// The error that the client library returns for a connector's error.

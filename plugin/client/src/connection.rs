@@ -45,6 +45,8 @@ pub struct Connection {
     pub namespace: String,
     /// The API server's URL without secrets, for messages.
     pub server: String,
+    /// The proxy's URL without secrets, for messages. `None` if the connection needs no proxy.
+    pub proxy: Option<String>,
     /// The name of the kubeconfig context. `None` if only flags or a service account select the cluster.
     pub context: Option<String>,
     pub timeout: Option<Duration>,
@@ -72,6 +74,9 @@ impl Connection {
         config.read_timeout = flags.request_timeout;
         config.reset_reader_on_write = true;
         let server = redact_url(&config.cluster_url);
+        let proxy = config.proxy_url.as_ref().map(redact_url);
+        let plugin = config.auth_info.exec.as_ref();
+        let plugin = plugin.and_then(|plugin| plugin.command.clone());
         let namespace = match &flags.namespace {
             Some(namespace) => namespace.clone(),
             None => default_namespace(&config)?,
@@ -87,14 +92,15 @@ impl Connection {
             inner,
             clock: clock.clone(),
         });
-        let builder =
-            ClientBuilder::try_from(config).map_err(|error| Error::from_client_error(&error, &server))?;
+        let builder = ClientBuilder::try_from(config)
+            .map_err(|error| Error::from_client_error(&error, &server, plugin.as_deref()))?;
         let client = builder.with_layer(&dated).build();
         Ok(Self {
             clock,
             client,
             namespace,
             server,
+            proxy,
             context: context.filter(|name| !name.is_empty()),
             timeout: flags.request_timeout,
             log,
@@ -109,6 +115,7 @@ impl Connection {
             client,
             server,
             kubectl,
+            proxy: None,
             context: None,
             clock: ServerClock::default(),
             ..self.clone()
@@ -141,6 +148,11 @@ impl Connection {
                 action,
                 user,
                 kubectl: self.kubectl.clone(),
+            },
+            Error::Unreachable { server, cause, .. } => Error::Unreachable {
+                server,
+                proxy: self.proxy.clone(),
+                cause,
             },
             error => error,
         };

@@ -1,12 +1,15 @@
 //! Errors of connections and requests to a cluster, each with a hint on what to try next.
 
-use std::{path::PathBuf, time::Duration};
+use std::{error::Error as StdError, path::PathBuf, time::Duration};
 
 use kcp_api::DecodeError;
 use kube::{config::KubeconfigError, core::Status};
 use thiserror::Error as ThisError;
 
-use crate::{Action, Connection, api_error::root_cause};
+use crate::{
+    Action, Connection,
+    api_error::{HTML_PAGE, NO_TLS, root_cause, without_errno},
+};
 use kcp_control_plane::duration::format_limit;
 
 /// A failure to find, reach or use a cluster.
@@ -46,8 +49,13 @@ pub enum Error {
     /// The credential plugin of the kubeconfig exceeded the time limit. No request was sent.
     #[error("the credential plugin in the kubeconfig did not provide credentials within {}", format_limit(*after))]
     CredentialsOutOfTime { after: Duration },
-    #[error("cannot reach the API server at {server}: {cause}")]
-    Unreachable { server: String, cause: String },
+    #[error("cannot reach the API server at {server}{}: {cause}", proxy.as_ref().map_or(String::new(), |proxy| format!(" through the proxy {proxy}")))]
+    Unreachable {
+        server: String,
+        /// The URL of the proxy, without secrets, if the connection needs one.
+        proxy: Option<String>,
+        cause: String,
+    },
     #[error("cannot establish a TLS connection to {server}: {cause}")]
     Tls { server: String, cause: String },
     /// The connection to the server was lost, or its response is not valid HTTP.
@@ -195,11 +203,19 @@ impl Error {
             Self::NotInKubeconfig { kind, .. } => {
                 format!("list the {kind}s with: kubectl config get-{kind}s")
             }
+            Self::Configuration { .. } => "show the selected cluster and user with: kubectl config view --minify".to_owned(),
+            Self::Credentials { .. } => "log in, and show whether the credentials work, with: kubectl auth whoami".to_owned(),
+            Self::Unreachable { proxy: Some(_), .. } => {
+                "check the proxy, which comes from --proxy-url, from proxy-url of the cluster in the kubeconfig, or from \
+                 $HTTPS_PROXY; $NO_PROXY lists servers that need no proxy"
+                    .to_owned()
+            }
             Self::Unreachable { .. } => {
                 "check that the server is running, and that --server or the current context names the right \
                  one; show the context with: kubectl config current-context"
                     .to_owned()
             }
+            Self::Tls { cause, .. } if cause == NO_TLS => CHECK_ADDRESS.to_owned(),
             Self::Tls { .. } => {
                 "check this machine's clock, and the fields certificate-authority and tls-server-name of the \
                  cluster in the kubeconfig"
@@ -238,8 +254,24 @@ impl Error {
             }
             // The response is not even an object in JSON.
             Self::Malformed { source, .. } if source.object.is_none() && source.field == "." => {
-                "check the address: a proxy or a login page may have responded instead of the API server"
-                    .to_owned()
+                CHECK_ADDRESS.to_owned()
+            }
+            Self::Busy { message, .. } | Self::Response { message, .. } if message.starts_with(HTML_PAGE) => {
+                CHECK_ADDRESS.to_owned()
+            }
+            Self::Busy { .. } => "try again; if the server stays busy, check it and the load balancer in front of it".to_owned(),
+            // The text is Go's (net/http, `server.go`).
+            Self::Rejected { status, .. } if status.message.starts_with("Client sent an HTTP request to an HTTPS server") => {
+                "write https:// in the address of the server".to_owned()
+            }
+            Self::Rejected { action, status } if action.verb == "list" && status.code == 400 => {
+                "check the selector after -l, such as team=edge,tier!=test".to_owned()
+            }
+            // Only commands for the cluster that the kubeconfig selects get one Node.
+            Self::NotFound {
+                action: Action { resource, .. },
+            } if ["namespaces", "nodes"].contains(&resource.as_str()) => {
+                format!("list the {resource} with: kubectl get {resource}")
             }
             Self::NotServed { resource, .. } if resource.starts_with('/') || is_built_in(resource) => {
                 "check the address: the server at this address is not a Kubernetes API server".to_owned()
@@ -293,6 +325,9 @@ impl Error {
     }
 }
 
+const CHECK_ADDRESS: &str = "check the address, which is in the output of kubectl config view --minify unless --server names it: a \
+                             proxy or a login page may have responded instead of the API server";
+
 /// Whether every API server has this resource, without CRDs. `resource` has the form `plural.group`.
 fn is_built_in(resource: &str) -> bool {
     let group = resource.split_once('.').map_or("", |(_, group)| group);
@@ -312,8 +347,18 @@ fn without_secrets(error: &KubeconfigError) -> String {
             None => "not a valid kubeconfig".to_owned(),
         },
         KubeconfigError::ReadConfig(error, _) => root_cause(error),
+        KubeconfigError::LoadCertificateAuthority(cause) => unloadable("certificate-authority", cause),
+        KubeconfigError::LoadClientCertificate(cause) => unloadable("client-certificate", cause),
+        KubeconfigError::LoadClientKey(cause) => unloadable("client-key", cause),
         other => other.to_string(),
     }
+}
+
+/// Describes why the file or the data of a field in the kubeconfig cannot be loaded. kube does not export the type of the cause, which
+/// quotes a path twice.
+fn unloadable(field: &str, cause: &(dyn StdError + 'static)) -> String {
+    let cause = cause.to_string().replace("'\"", "").replace("\"'", "");
+    format!("{field} in the kubeconfig: {}", without_errno(&cause))
 }
 
 #[cfg(test)]
@@ -363,6 +408,14 @@ mod tests {
                 "list the cluster pools of all namespaces with: kubectl get clusterpools.hive.openshift.io -A"
             )
         );
+        assert_eq!(
+            hint("namespaces").as_deref(),
+            Some("list the namespaces with: kubectl get namespaces")
+        );
+        assert_eq!(
+            hint("nodes").as_deref(),
+            Some("list the nodes with: kubectl get nodes")
+        );
         assert_eq!(hint("clusters.cluster.x-k8s.io"), None);
     }
 
@@ -410,6 +463,24 @@ mod tests {
             let action = Action::new("get", &KUBEADM_CONTROL_PLANE.api_resource("v1beta2"));
             let error = Error::from_request_error(kube::Error::Api(status), &action, "https://s");
             assert_eq!(error.is_transient(), is_transient, "{code}: {error:?}");
+        }
+    }
+
+    #[test]
+    fn a_field_that_cannot_be_loaded_is_named() {
+        // `LoadDataError`, which is the source, cannot be created here.
+        for (cause, expected) in [
+            (
+                "failed to read file '\"/a/b.crt\"': No such file or directory (os error 2)",
+                "client-key in the kubeconfig: failed to read file /a/b.crt: No such file or directory",
+            ),
+            (
+                "failed to decode base64 data: Invalid symbol 42, offset 3.",
+                "client-key in the kubeconfig: failed to decode base64 data: Invalid symbol 42, offset 3.",
+            ),
+        ] {
+            let cause = std::io::Error::other(cause);
+            assert_eq!(super::unloadable("client-key", &cause), expected);
         }
     }
 

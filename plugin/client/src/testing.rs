@@ -36,6 +36,7 @@ impl Connection {
             client: Client::new(service, "d"),
             namespace: "d".to_owned(),
             server: "https://s".to_owned(),
+            proxy: None,
             context: None,
             timeout: None,
             log: None,

@@ -118,6 +118,7 @@ mod tests {
                 "no connection",
                 Error::Unreachable {
                     server: text(),
+                    proxy: None,
                     cause: text(),
                 },
                 "not written",

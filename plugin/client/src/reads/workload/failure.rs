@@ -115,6 +115,7 @@ mod tests {
         };
         let unreachable = Error::Unreachable {
             server: "https://s:6443".to_owned(),
+            proxy: None,
             cause: "connection refused".to_owned(),
         };
         let rejected_by = "the API server at https://s:6443 rejected the credentials";
@@ -185,6 +186,7 @@ mod tests {
     fn a_server_that_is_not_there_is_mended_in_the_secret() {
         let unreachable = Error::Unreachable {
             server: "https://s:6443".to_owned(),
+            proxy: None,
             cause: "connection refused".to_owned(),
         };
         assert_eq!(

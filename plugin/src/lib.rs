@@ -30,11 +30,7 @@
 use std::{ffi::OsString, iter::successors, process::ExitCode};
 
 use anyhow::Context as _;
-use clap::{
-    FromArgMatches as _,
-    builder::StyledStr,
-    error::{ContextKind, ContextValue, ErrorKind},
-};
+use clap::FromArgMatches as _;
 
 pub mod arguments;
 pub mod change;
@@ -58,7 +54,7 @@ pub mod watch;
 
 pub(crate) use kcp_client as cluster;
 
-use arguments::{invocation, wrong_word::meant};
+use arguments::{invocation, wrong_word::add_tip};
 use change::confirmation::NotConfirmed;
 use cluster::reads::{etcd::MemberError, machine::NoSuchMachine};
 use command::{Arguments, Command};
@@ -122,30 +118,7 @@ fn parse(command: &clap::Command, arguments: &[OsString]) -> Result<Arguments, c
     parsed.map_err(|mut error| {
         let path = subcommands(command.clone(), arguments);
         let path: Vec<&str> = path.iter().map(String::as_str).collect();
-        // Each verb of `machine` changes a Machine, so clap must not suggest a verb that only looks similar.
-        if path.first() == Some(&"machine") {
-            error.remove(ContextKind::SuggestedSubcommand);
-        }
-        let kind = match error.kind() {
-            ErrorKind::UnknownArgument => ContextKind::InvalidArg,
-            _ => ContextKind::InvalidSubcommand,
-        };
-        let word = match error.get(kind) {
-            // clap suggests the flag that was meant by a wrong one.
-            Some(ContextValue::String(word)) if !word.starts_with('-') => Some(word.clone()),
-            _ => None,
-        };
-        let tip = word.and_then(|word| {
-            let index = arguments.iter().position(|argument| *argument == *word);
-            let previous = index.and_then(|index| arguments.get(index.checked_sub(1)?)?.to_str());
-            meant(&path.join(" "), previous, &word)
-        });
-        if let Some(meant) = tip {
-            error.remove(ContextKind::SuggestedSubcommand);
-            error.remove(ContextKind::SuggestedArg);
-            let tip = StyledStr::from(format!("to do this, write: {meant}"));
-            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
-        }
+        add_tip(&mut error, command, &path, arguments);
         error
     })
 }
@@ -262,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_word_gets_a_tip_and_a_wrong_flag_keeps_that_of_clap() {
+    fn an_error_of_usage_says_what_was_meant() {
         for (arguments, expected) in [
             ("lint x.yaml", "to do this, write: kubectl kcp lint -f x.yaml"),
             ("lint --recursiv -f x", "a similar argument exists: '--recursive'"),
@@ -275,6 +248,48 @@ mod tests {
                 "to do this, write: --dry-run=client",
             ),
             ("rules -o foo", ""),
+            ("stauts edge", "a similar subcommand exists: 'status'"),
+            ("stat", "a similar subcommand exists: 'status'"),
+            ("pause edge", "to do this, write: kubectl kcp rollout pause NAME"),
+            ("foo --help", ""),
+            (
+                "upgrade edge --version v1.35.0",
+                "to do this, write: --to VERSION",
+            ),
+            (
+                "rollout undo edge --to-revision=2",
+                "to do this, write: kubectl kcp rollout undo NAME",
+            ),
+            ("exporter --once", ""),
+            ("pool renew hosts --hive no", ""),
+            (
+                "pool exec hosts --foo",
+                "to pass '--foo' as a value, use '-- --foo'",
+            ),
+            (
+                "pool lease hosts paris",
+                "to do this, write: --cluster-deployment paris",
+            ),
+            ("logs edge --component kubelet", ""),
+            (
+                "logs edge",
+                "--component is one of: kube-apiserver, kube-controller-manager, kube-scheduler, etcd",
+            ),
+            (
+                "completion",
+                "SHELL is one of: bash, elvish, fish, powershell, zsh",
+            ),
+            ("rollout pause", ""),
+            (
+                "lint",
+                "to check the objects of a cluster, write: kubectl kcp lint --cluster",
+            ),
+            ("status --watch=true", "to do this, write: --watch"),
+            (
+                "status edge -A",
+                "a name is unique only in its namespace: write -n NAMESPACE instead of --all-namespaces",
+            ),
+            ("pool lease hosts --cluster-deployment a --generate-name b", ""),
             ("machine remediat m1", ""),
         ] {
             let words = ["kubectl-kcp"].into_iter().chain(arguments.split(' '));

@@ -64,6 +64,10 @@ impl NewFile {
             let exists = "a file with this name already exists";
             return Err(fails(io::Error::new(io::ErrorKind::AlreadyExists, exists)));
         }
+        if !folder(path).is_dir() {
+            let missing = format!("the folder {} does not exist", folder(path).display());
+            return Err(fails(io::Error::new(io::ErrorKind::NotFound, missing)));
+        }
         let name = path
             .file_name()
             .ok_or_else(|| fails(io::ErrorKind::IsADirectory.into()))?;
@@ -179,6 +183,17 @@ mod tests {
         assert!(error.contains("edge.db: ") && error.contains("exists"), "{error}");
         assert_eq!(std::fs::read(&path).unwrap(), b"theirs");
         assert_eq!(names(folder.path()), ["edge.db"]);
+    }
+
+    #[test]
+    fn an_absent_folder_is_named() {
+        let error = NewFile::create(Path::new("no/such/x.db"))
+            .unwrap_err()
+            .to_string();
+        assert_eq!(
+            error,
+            "cannot write no/such/x.db: the folder no/such does not exist"
+        );
     }
 
     #[test]

@@ -143,7 +143,7 @@ fn a_late_trap_of_an_old_run_cannot_release_the_lease_of_a_new_one() {
         let lost = hosts
             .pool("renew", &["--cluster-deployment", "paris", "--id", old])
             .await;
-        let why = format!("not-holder: paris no longer holds an entry of pool hosts with lease {old}\n");
+        let why = format!("not-holder: paris holds no entry of pool hosts with lease {old}\n");
         assert_eq!((lost.code, lost.stderr), (1, why));
         let hint = hosts
             .run(&["release", "host-0", "--cluster-deployment", "paris"])

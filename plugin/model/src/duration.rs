@@ -14,8 +14,16 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
         Some(duration) if duration > MAX_DURATION => Err("expected at most one year (8760h)".to_owned()),
         Some(duration) => Ok(duration),
         None if is_number(text) => Err(format!("the unit is missing: write {text}s, {text}m or {text}h")),
-        None => Err("expected a duration such as 30s, 15m or 1h30m".to_owned()),
+        None => Err(match hours_of_days(text) {
+            Some(hours) => format!("there is no unit for days: write {hours}h"),
+            None => "expected a duration such as 30s, 15m or 1h30m".to_owned(),
+        }),
     }
+}
+
+/// The hours of a number of days such as `2d`; `None` for any other text.
+fn hours_of_days(text: &str) -> Option<u64> {
+    text.strip_suffix('d')?.parse::<u64>().ok()?.checked_mul(24)
 }
 
 fn is_number(text: &str) -> bool {
@@ -85,6 +93,21 @@ mod tests {
             "1 s",
         ] {
             assert!(parse_duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn days_are_hours() {
+        for (text, error) in [
+            ("2d", "there is no unit for days: write 48h"),
+            ("1d12h", "expected a duration such as 30s, 15m or 1h30m"),
+            ("d", "expected a duration such as 30s, 15m or 1h30m"),
+            (
+                "18446744073709551615d",
+                "expected a duration such as 30s, 15m or 1h30m",
+            ),
+        ] {
+            assert_eq!(parse_duration(text), Err(error.to_owned()), "{text}");
         }
     }
 

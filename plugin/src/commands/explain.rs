@@ -81,6 +81,9 @@ fn named(copied: &str) -> anyhow::Result<Vec<Explained>> {
     }
     let ids: BTreeSet<&str> = Explained::all().map(Explained::id).collect();
     match similar(&id, ids).as_slice() {
+        _ if id.contains('.') => bail!(
+            "no rule and no check of status, audit or lint has the id {copied:?}; to explain a field, write: kubectl explain {copied}"
+        ),
         [] => bail!(
             "no rule and no check of status, audit or lint has the id {copied:?}; list all ids with: kubectl kcp explain --all -o name"
         ),
@@ -313,6 +316,10 @@ mod tests {
             (
                 "etcd-noquorum",
                 "no rule and no check of status, audit or lint has the id \"etcd-noquorum\"; did you mean etcd-no-quorum, etcd-no-leader, etcd-alarms?",
+            ),
+            (
+                "kubeadmcontrolplane.spec.replicas",
+                "no rule and no check of status, audit or lint has the id \"kubeadmcontrolplane.spec.replicas\"; to explain a field, write: kubectl explain kubeadmcontrolplane.spec.replicas",
             ),
             (
                 "0000",

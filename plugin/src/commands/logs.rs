@@ -146,7 +146,9 @@ fn selected(mut machines: Vec<Machine>, name: Option<&str>) -> anyhow::Result<Ve
                 join_names(&known, "and")
             )
         }
-        None if machines.is_empty() => bail!("the control plane has no Machine yet"),
+        None if machines.is_empty() => {
+            bail!("the control plane has no Machine yet; see what it waits for with: kubectl kcp why")
+        }
         _ => Ok(machines),
     }
 }

@@ -175,7 +175,7 @@ async fn choose_image(arguments: &ValidateArguments, connection: &Connection) ->
     let read = tokio::time::timeout(arguments.timeout, deployed(connection, WEBHOOK)).await;
     let found = read.with_context(|| format!("could not read Deployment {namespace}/{name} in time"))?;
     let found = found
-        .with_context(|| format!("could not read the image of Deployment {namespace}/{name}; specify one with --image"))?
+        .with_context(|| format!("could not read Deployment {namespace}/{name}, whose image the Pods run unless --image names another"))?
         .with_context(|| {
             format!("there is no Deployment {namespace}/{name}, whose image the Pods would run; specify an image with --image")
         })?;

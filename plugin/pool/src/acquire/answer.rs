@@ -326,7 +326,8 @@ impl fmt::Display for LeaseRefusal {
             ),
             Self::NoEntryMatches { pool } => write!(
                 f,
-                "no entry in the inventory of pool {pool} matches --customization or --selector"
+                "no entry in the inventory of pool {pool} matches --customization and --selector; list the entries with: \
+                 kubectl kcp pool status {pool}"
             ),
             Self::ManagedByHive { pool, because } => f.write_str(&managed_by_hive(pool, *because)),
             Self::BoundButUnavailable {

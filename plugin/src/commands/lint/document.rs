@@ -221,9 +221,13 @@ impl SyntaxError {
             .location()
             .map(|location| location.line())
             .filter(|line| *line > 0);
+        let message = cause.render_with_formatter(&UserMessageFormatter);
         Self {
             line: line.map(|line| line + source.lines_before),
-            message: without_position(&cause.render_with_formatter(&UserMessageFormatter)).to_owned(),
+            message: match str::from_utf8(part) {
+                Ok(_) => without_position(&message).to_owned(),
+                Err(_) => "not a manifest: the file is not text in UTF-8".to_owned(),
+            },
             tolerated: tolerated
                 .flatten()
                 .map(|document| Box::new(source.locate(document))),

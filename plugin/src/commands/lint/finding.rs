@@ -91,7 +91,8 @@ impl UnreadFile {
     pub(super) fn sentence(&self) -> String {
         match self.line {
             Some(line) => format!("{}:{line}: {}", self.file, self.message),
-            None => self.message.clone(),
+            None if self.message.contains(&self.file) => self.message.clone(),
+            None => format!("{}: {}", self.file, self.message),
         }
     }
 }

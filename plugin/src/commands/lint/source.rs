@@ -18,8 +18,10 @@ const EXTENSIONS: [&str; 3] = ["json", "yaml", "yml"];
 pub(super) enum SourceError {
     #[error(transparent)]
     File(#[from] FileError),
-    #[error("no .json, .yaml or .yml file in {path}")]
-    Empty { path: String },
+    #[error("no .json, .yaml or .yml file in {path}{}", if *recursive { "" } else { "; to read its subfolders, too, pass -R" })]
+    Empty { path: String, recursive: bool },
+    #[error("cannot read {path}: lint reads no URL; write: curl -sL {path} | kubectl kcp lint -f -")]
+    Url { path: String },
     #[error("cannot fill the template {path}: {cause}")]
     Template { path: String, cause: SubstitutionError },
 }
@@ -28,13 +30,19 @@ impl SourceError {
     pub(super) fn path(&self) -> &str {
         match self {
             Self::File(error) => error.path(),
-            Self::Empty { path } | Self::Template { path, .. } => path,
+            Self::Empty { path, .. } | Self::Url { path } | Self::Template { path, .. } => path,
         }
     }
 }
 
 /// The files that one `-f` names: the file itself, or the manifests in the folder, sorted by name.
 pub(super) fn files(named: &Path, recursive: bool) -> Result<Vec<PathBuf>, SourceError> {
+    // kubectl downloads what such a name refers to.
+    if named.starts_with("https:") || named.starts_with("http:") {
+        return Err(SourceError::Url {
+            path: named.display().to_string(),
+        });
+    }
     if named == Path::new(STDIN) || !named.is_dir() {
         return Ok(vec![named.to_owned()]);
     }
@@ -43,6 +51,7 @@ pub(super) fn files(named: &Path, recursive: bool) -> Result<Vec<PathBuf>, Sourc
     if found.is_empty() {
         return Err(SourceError::Empty {
             path: named.display().to_string(),
+            recursive,
         });
     }
     found.sort();
@@ -84,7 +93,7 @@ fn is_manifest(path: &Path) -> bool {
 mod tests {
     use std::{fs, path::Path};
 
-    use super::{SourceError, files};
+    use super::files;
 
     #[test]
     fn reads_the_manifests_of_a_folder_in_order() {
@@ -103,10 +112,24 @@ mod tests {
         };
         assert_eq!(names(false), ["a.yaml", "b.yml", "c.json"]);
         assert_eq!(names(true), ["a.yaml", "b.yml", "c.json", "deep/er/d.yaml"]);
-        assert!(matches!(
-            files(&root.join("deep"), false),
-            Err(SourceError::Empty { .. })
-        ));
+        let deep = root.join("deep");
+        assert_eq!(
+            files(&deep, false).unwrap_err().to_string(),
+            format!(
+                "no .json, .yaml or .yml file in {}; to read its subfolders, too, pass -R",
+                deep.display()
+            )
+        );
+    }
+
+    #[test]
+    fn a_url_is_no_file() {
+        let error = files(Path::new("https://example.com/x.yaml"), false).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "cannot read https://example.com/x.yaml: lint reads no URL; write: curl -sL https://example.com/x.yaml | \
+             kubectl kcp lint -f -"
+        );
     }
 
     #[test]

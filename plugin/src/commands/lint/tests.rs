@@ -19,7 +19,8 @@ use kcp_rules::{
 use serde_json::{Value, json};
 
 use crate::commands::lint::{
-    Input, LintArguments, LintReport, NAMESPACE, ObjectSource, manifests, subject::Subject,
+    Input, LintArguments, LintReport, NAMESPACE, ObjectSource, finding::UnreadFile, manifests,
+    subject::Subject,
 };
 use crate::output::Report as _;
 use crate::testing::{assert_every_format, schema};
@@ -245,6 +246,20 @@ fn without_any_object_the_verdict_is_undecided() {
         );
     }
     assert_eq!(cluster_objects([]).verdict(), Verdict::Met);
+}
+
+#[test]
+fn a_file_that_is_no_text_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("image.yaml");
+    std::fs::write(&path, [0xff, 0xd8, 0xff, 0xe0]).unwrap();
+    let report = lint(vec![path.clone()]);
+    let errors: Vec<String> = report.unread_files().iter().map(UnreadFile::sentence).collect();
+    let expected = format!(
+        "{}: not a manifest: the file is not text in UTF-8",
+        path.display()
+    );
+    assert_eq!((report.verdict(), errors), (Verdict::Undecided, vec![expected]));
 }
 
 #[test]

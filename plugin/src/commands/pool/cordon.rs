@@ -88,7 +88,11 @@ pub(crate) async fn run(
     }
     match set_cordon(&store, entry, reason.as_deref()).await? {
         CordonResult::NoSuchEntry => {
-            terminal.note(&format!("no-such-entry: customization {entry} does not exist"));
+            let namespace = &store.connection().namespace;
+            terminal.note(&format!(
+                "no-such-entry: customization {entry} does not exist in namespace {namespace}; list the entries with: \
+                 kubectl kcp pool status"
+            ));
             return Ok(Verdict::Negative);
         }
         CordonResult::Changed | CordonResult::Unchanged => {

@@ -114,13 +114,13 @@ pub(crate) async fn run(arguments: RenewArguments, session: &Session) -> anyhow:
     record_by_name(&store, Some(&arguments.pool), changes).await;
     if result.is_empty() || !lost.is_empty() {
         let what = match lost.as_slice() {
-            [] => format!("an entry of pool {}", arguments.pool),
-            lost => lost.join(", "),
+            [] => format!("holds no entry of pool {}", arguments.pool),
+            lost => format!("no longer holds {}", lost.join(", ")),
         };
         let id = arguments.id.as_ref().map(|id| format!(" with lease {id}"));
         result.reason = Some(Reason::NotHolder);
         result.message = Some(format!(
-            "{} no longer holds {what}{}",
+            "{} {what}{}",
             arguments.cluster_deployment,
             id.unwrap_or_default()
         ));

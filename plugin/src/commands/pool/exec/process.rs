@@ -116,6 +116,10 @@ pub(crate) struct CannotRun {
 impl CannotRun {
     fn why(&self) -> String {
         match self.error.kind() {
+            io::ErrorKind::NotFound if self.program.contains(' ') => {
+                "program not found; write the program and its arguments without quotes around all of them"
+                    .to_owned()
+            }
             io::ErrorKind::NotFound => "program not found".to_owned(),
             io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
             _ => self.error.to_string(),
@@ -216,17 +220,45 @@ impl Signals {
 
 #[cfg(test)]
 mod tests {
-    use std::{os::unix::process::ExitStatusExt as _, process::ExitStatus, time::Duration};
+    use std::{io, os::unix::process::ExitStatusExt as _, process::ExitStatus, time::Duration};
 
     use tokio::{io::AsyncReadExt as _, process::Command};
 
-    use super::{Process, code};
+    use super::{CannotRun, Process, code};
 
     /// Exit statuses in the format of `waitpid`: the code is in the second byte, a signal in the first.
     #[test]
     fn exit_codes_are_those_of_a_shell() {
         for (raw, expected) in [(0, 0), (7 << 8, 7), (255 << 8, 255), (9, 137), (15, 143)] {
             assert_eq!(code(ExitStatus::from_raw(raw)), expected, "{raw}");
+        }
+    }
+
+    #[test]
+    fn a_command_that_cannot_run_says_why() {
+        for (program, kind, expected) in [
+            (
+                "tset",
+                io::ErrorKind::NotFound,
+                "cannot run tset: program not found",
+            ),
+            (
+                "ls -l /",
+                io::ErrorKind::NotFound,
+                "cannot run ls -l /: program not found; write the program and its arguments without quotes around all of them",
+            ),
+            (
+                "./x",
+                io::ErrorKind::PermissionDenied,
+                "cannot run ./x: permission denied",
+            ),
+        ] {
+            let program = program.to_owned();
+            let error = CannotRun {
+                program,
+                error: kind.into(),
+            };
+            assert_eq!(error.to_string(), expected);
         }
     }
 

@@ -286,16 +286,14 @@ impl ArtifactLocation {
     /// The path of a file as a URI reference (RFC 3986).
     fn new(file: &str) -> Self {
         let is_absolute = Path::new(file).is_absolute();
-        let (prefix, path) = match file {
-            _ if file.starts_with('/') => ("file://", file),
-            // A path with a drive letter.
-            _ if is_absolute => ("file:///", file),
-            _ => ("", file.strip_prefix("./").unwrap_or(file)),
+        let (prefix, path) = if is_absolute {
+            ("file://", file)
+        } else {
+            ("", file.strip_prefix("./").unwrap_or(file))
         };
         let mut uri = prefix.to_owned();
         for byte in path.bytes() {
             match byte {
-                b'\\' if cfg!(windows) => uri.push('/'),
                 b'/' | b'-' | b'.' | b'_' | b'~' => uri.push(char::from(byte)),
                 _ if byte.is_ascii_alphanumeric() => uri.push(char::from(byte)),
                 _ => {

@@ -154,6 +154,18 @@ pictures: ## draw docs/pictures as SVG for the book; needs Go
 			|| exit 1; \
 	done
 
+# termtosvg draws an asciicast as animated SVG, and is a program in Python. With the same versions, the same cast gives the same SVG.
+.PHONY: recording
+recording: termtosvg := $(target)/termtosvg/bin
+recording: ## record the tutorial of the dead member from a run on a real control plane, and draw it; needs Python and script
+	@$(call with_assets,all,cargo build --workspace --all-features --locked --bins --tests)
+	UPDATE_RECORDING=1 INSTA_UPDATE=no cargo test --workspace --all-features --locked --test integration -- \
+		--include-ignored --exact tutorials::dead_member
+	python3 -m venv $(target)/termtosvg
+	$(termtosvg)/pip install --quiet termtosvg==1.1.0 lxml==6.1.3 pyte==0.8.2 wcwidth==0.9.4
+	$(termtosvg)/termtosvg render docs/pictures/dead-member.cast docs/src/pictures/dead-member.svg \
+		--template window_frame_powershell --loop-delay 4000
+
 .PHONY: lint
 lint: ## check format and clippy as CI does
 	cargo fmt --all --check

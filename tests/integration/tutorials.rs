@@ -2,6 +2,7 @@
 //! must be in the output, except for what differs from run to run: numbers, times, and names that a program generates. A screen
 //! without the line `...` must also name the same rules and checks as the output.
 
+mod recording;
 mod screen;
 pub(crate) mod step;
 
@@ -16,11 +17,14 @@ use kcp_tests::assets::Assets;
 use kcp_tests::cluster::{Cluster, SHORTEST_CONTROL_PLANE};
 use kcp_tests::kubectl::Kubectl;
 use kcp_tests::machines::WorkloadCluster;
+use kcp_tests::machines::fault::Fault;
 use kcp_tests::management_cluster::ManagementCluster;
+use kcp_tests::named_fault::NamedFault;
 use kcp_tests::products;
 use kcp_tests::wait;
 
 use crate::shared::with_controllers;
+use recording::Shown;
 use screen::{difference, is_machine};
 use step::{Step, steps};
 
@@ -75,11 +79,14 @@ fn follow(page: &str) {
         let path = products::workspace().join(format!("docs/src/tutorials/{page}.md"));
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         let mut reader = Reader::new(management, &namespace).await?;
+        reader.is_recorded = recording::is_wanted(page);
+        let mut shown = Vec::new();
         for step in steps(&text) {
-            reader
-                .takes(&step)
-                .await
-                .with_context(|| format!("$ {}", step.command))?;
+            let of_step = reader.takes(&step).await;
+            shown.push(of_step.with_context(|| format!("$ {}", step.command))?);
+        }
+        if reader.is_recorded {
+            recording::write(&shown)?;
         }
         reader.cluster.delete().await
     });
@@ -95,6 +102,8 @@ struct Reader {
     folder: PathBuf,
     /// The Machines by the names that the tutorial has for them.
     machines: BTreeMap<String, String>,
+    /// Whether commands print as on a terminal.
+    is_recorded: bool,
 }
 
 impl Reader {
@@ -126,23 +135,30 @@ impl Reader {
             namespace: namespace.to_owned(),
             folder,
             machines: BTreeMap::new(),
+            is_recorded: false,
         })
     }
 
-    async fn takes(&mut self, step: &Step) -> Result<()> {
+    async fn takes(&mut self, step: &Step) -> Result<Shown> {
         let command = self.with_own_machines(&step.command).await?;
         let words: Vec<&str> = command.split_whitespace().collect();
-        match words.as_slice() {
-            ["make", ..] => Ok(()),
-            ["target/debug/fault", machine, fault] => self.workload.inflict(fault.parse()?, machine).await,
+        let output = match words.as_slice() {
+            ["make", ..] => String::new(),
+            ["target/debug/fault", machine, fault] => {
+                let fault: Fault = fault.parse()?;
+                self.workload.inflict(fault, machine).await?;
+                // What the program prints.
+                format!("{machine}: {}\n", NamedFault::Machine(fault).effect())
+            }
             _ if step.only_reads() => {
                 wait::until("the output is that of the tutorial", || {
                     self.prints(&command, &step.output)
                 })
-                .await
+                .await?
             }
-            _ => self.prints(&command, &step.output).await,
-        }
+            _ => self.prints(&command, &step.output).await?,
+        };
+        Ok(Shown { command, output })
     }
 
     /// The command with the names of this cluster's Machines.
@@ -164,15 +180,21 @@ impl Reader {
         Ok(own)
     }
 
-    async fn prints(&self, command: &str, screen: &str) -> Result<()> {
+    /// Runs a command, whose output must have the lines of the screen.
+    async fn prints(&self, command: &str, screen: &str) -> Result<String> {
+        let command = if self.is_recorded {
+            recording::on_terminal(command, &self.folder)?
+        } else {
+            command.to_owned()
+        };
         let script = format!("cd {} && {command}", self.folder.display());
         let ended = self.kubectl.script("bash", ["-c", &script]).await?;
         let output = format!("{}{}", ended.stdout, ended.stderr).replace(&self.namespace, "default");
-        if let Some(difference) = difference(screen, &output) {
+        if let Some(difference) = difference(screen, &recording::plain(&output)) {
             bail!("{difference}\n{ended}");
         }
         // 2 means that the command has no result.
         ensure!([0, 1].contains(&ended.code), "{ended}");
-        Ok(())
+        Ok(output)
     }
 }

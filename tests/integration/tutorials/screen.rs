@@ -37,7 +37,7 @@ pub(super) fn is_machine(word: &str) -> bool {
 }
 
 /// The words of a text without what differs from run to run.
-fn masked(text: &str) -> String {
+pub(super) fn masked(text: &str) -> String {
     let words: Vec<String> = text.split_whitespace().map(masked_word).collect();
     words.join(" ")
 }

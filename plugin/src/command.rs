@@ -123,7 +123,7 @@ pub enum Command {
 }
 
 /// The commands under headings, as in kubectl's help.
-const GROUPS: [(&str, &[&str]); 6] = [
+pub const GROUPS: [(&str, &[&str]); 6] = [
     (
         "Inspect",
         &[
@@ -349,16 +349,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_reference_lists_every_command() {
-        let page = include_str!("../../docs/src/commands/index.md");
-        let commands = leaves(&command(), "").into_iter().map(|(name, _)| name);
-        let commands: Vec<String> = commands
-            .filter(|name| name != "options" && !page.contains(&format!("`{name}")))
-            .collect();
-        assert_eq!(commands, Vec::<String>::new());
-    }
-
     /// The commands that change nothing in a cluster.
     const READERS: [&str; 27] = [
         "status",
@@ -413,7 +403,7 @@ mod tests {
 
     #[test]
     fn the_book_says_which_commands_change_a_cluster_and_which_ask() {
-        let page = include_str!("../../docs/src/commands/index.md");
+        let page = include_str!("../../docs/src/commands/changes.md");
         let (_, table) = page
             .split_once("\n| command | what it changes | asks |\n|---|---|---|\n")
             .expect("a table");

@@ -309,8 +309,8 @@ mod tests {
 
     use super::{Desired, KubeadmControlPlaneSpec, NoPlan, Plan, StepRange, plan};
     use crate::{
-        plan::step::Action,
-        snapshot::{Reading, Snapshot},
+        plan::{messages::unread_extensions, step::Action},
+        snapshot::{Failure, Forbidden, Reading, Snapshot},
         testing::{
             objects::{annotate, minutes_ago, now},
             plan::{machine, observed, restarted, spec, with_replicas, with_version},
@@ -432,6 +432,26 @@ mod tests {
             let marked: Vec<bool> = deletions.map(|step| step.may_update_in_place).collect();
             assert_eq!(marked, expected, "{name}");
         }
+    }
+
+    #[test]
+    fn unread_extensions_are_said() {
+        let mut observed = observed();
+        assert_eq!(unread_extensions(&observed), None);
+        let failure = Failure {
+            message: "you are not allowed to list".to_owned(),
+            forbidden: Some(Forbidden {
+                verb: "list".to_owned(),
+                resource: "extensionconfigs.runtime.cluster.x-k8s.io".to_owned(),
+                namespace: None,
+                is_from_workload_cluster: false,
+            }),
+            ..Failure::default()
+        };
+        observed.in_place_handlers = Reading::Failed(failure);
+        let expected = "could not list ExtensionConfigs: you are not allowed to list; the plan assumes that no extension updates \
+                        Machines in place";
+        assert_eq!(unread_extensions(&observed).as_deref(), Some(expected));
     }
 
     #[test]

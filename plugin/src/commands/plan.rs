@@ -26,6 +26,7 @@ use kcp_control_plane::{
     drain::forecast,
     plan::{
         Plan,
+        messages::unread_extensions,
         options::{PlanOptions, review_desired},
     },
     release_changes::removals,
@@ -128,14 +129,7 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
         limit: ReadLimit::per_read(LIMIT),
     };
     snapshot.observed.in_place_handlers = Box::pin(reads.read_in_place_handlers()).await;
-    // A user with permissions in only one namespace cannot list ExtensionConfigs. Few clusters have any.
-    let unread = snapshot.observed.in_place_handlers.failure();
-    warnings.extend(unread.filter(|failure| failure.forbidden.is_none()).map(|failure| {
-        format!(
-            "could not list ExtensionConfigs: {}; the plan assumes that no extension updates Machines in place",
-            failure.message
-        )
-    }));
+    warnings.extend(unread_extensions(&snapshot.observed));
     let compared = template::compare(&reads, &mut snapshot.observed, &mut desired, in_file);
     warnings.extend(Box::pin(compared).await);
     warnings.extend(unmet_parts(&snapshot.observed, &desired.spec, &patch));

@@ -10,6 +10,7 @@ use crate::{
     },
     problem::Problem,
     quorum::RefusedChange,
+    snapshot::Snapshot,
 };
 
 /// Joins names as in `a, b or c`, or as in `a, b and c` if `last` is `and`.
@@ -98,6 +99,15 @@ pub fn in_place_note(plan: &Plan) -> Option<String> {
              replacing it; the steps after step {number} assume that the controller replaces the Machine"
         )
     })
+}
+
+/// What a plan assumes if the extensions could not be read.
+pub fn unread_extensions(observed: &Snapshot) -> Option<String> {
+    let failure = observed.in_place_handlers.failure()?;
+    Some(format!(
+        "could not list ExtensionConfigs: {}; the plan assumes that no extension updates Machines in place",
+        failure.message
+    ))
 }
 
 /// Names the failure domains of a step. Empty if the step has none.

@@ -48,6 +48,6 @@ for interface in cni0 kube-ipvs0 flannel.1; do
 done
 
 # What kubectl kcp and kcp-webhook put on the host.
-rm -rf --one-file-system /etc/kubernetes/kcp-webhook /etc/kubernetes/kcp-api-proxy /etc/kubectl-kcp
+rm -rf --one-file-system /etc/kubernetes/kcp-webhook /etc/kubernetes/kcp-webhook-admission /etc/kubernetes/kcp-api-proxy /etc/kubectl-kcp
 
 say "Kubernetes is removed from $name"

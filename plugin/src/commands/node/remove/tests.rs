@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use kcp_control_plane::change::decision::{Refusal, RefusedBy};
+use kcp_rules::{anchor, api_proxy};
 
 use super::{
     TEARDOWN,
@@ -101,4 +102,14 @@ fn bash_accepts_the_script_for_the_host() {
     );
     let output = Command::new("bash").args(["-n", "-c", &script]).output().unwrap();
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let removed = "\nrm -rf --one-file-system /etc/kubernetes/";
+    let (_, removed) = script.split_once(removed).unwrap();
+    let removed = format!("/etc/kubernetes/{}", removed.lines().next().unwrap());
+    let folders = [
+        anchor::FOLDER,
+        anchor::ADMISSION_FOLDER,
+        api_proxy::FOLDER,
+        "/etc/kubectl-kcp",
+    ];
+    assert_eq!(removed, folders.join(" "));
 }

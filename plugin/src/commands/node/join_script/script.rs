@@ -203,10 +203,12 @@ runcmd:
     )
 }
 
-/// The unit that runs the script. A failed join does not run again by itself, because the token may have expired.
+/// The unit that runs the script at each start of the host until the host has joined. With an expired token, the script changes
+/// nothing.
 const UNIT: &str = "[Unit]
 Description=Join this host to a Kubernetes cluster
 ConditionPathExists=/etc/kubectl-kcp/join.sh
+ConditionPathExists=!/etc/kubernetes/kubelet.conf
 Wants=network-online.target
 After=network-online.target containerd.service crio.service
 

@@ -260,12 +260,10 @@ fn ignition_writes_and_runs_the_script() {
     assert_eq!((content(file), &file["mode"]), (script, &json!(0o700)));
     assert_eq!(content(hostname), "worker-7\n");
     let unit = &configuration["systemd"]["units"][0];
-    assert!(
-        unit["contents"]
-            .as_str()
-            .unwrap()
-            .contains(file["path"].as_str().unwrap())
-    );
+    let runs = unit["contents"].as_str().unwrap().lines();
+    let runs = runs.filter_map(|line| line.strip_prefix("ConditionPathExists="));
+    let path = file["path"].as_str().unwrap();
+    assert_eq!(runs.collect::<Vec<_>>(), [path, "!/etc/kubernetes/kubelet.conf"]);
 }
 
 #[test]

@@ -80,8 +80,9 @@ async fn compact(
         Ok(compaction) => compaction,
         Err(refusal) => return maintenance.refuse(observed, NOT_DONE, &refusal),
     };
-    let goal = compaction.goal(maintenance.members.control_plane);
-    if let Some(verdict) = maintenance.confirm(observed, &goal, NOT_DONE).await? {
+    if let Some(goal) = compaction.goal(maintenance.members.control_plane)
+        && let Some(verdict) = maintenance.confirm(observed, &goal, NOT_DONE).await?
+    {
         return Ok(verdict);
     }
     perform(maintenance, observed, &compaction).await
@@ -113,8 +114,8 @@ pub(super) async fn perform(
     observed: &Snapshot,
     compaction: &Compaction,
 ) -> anyhow::Result<Verdict> {
-    let mut was_compact = false;
-    if !maintenance.is_dry_run() {
+    let mut was_compact = !compaction.deletes_revisions();
+    if !was_compact && !maintenance.is_dry_run() {
         let opened = maintenance.open(observed, &compaction.member, LIMIT).await?;
         maintenance.terminal.spin("compacting etcd");
         was_compact = !opened.compact(compaction.oldest_revision).await?;

@@ -127,12 +127,13 @@ async fn run_steps(
         let history = kept.map_or(KeptHistory::SinceLastRound, KeptHistory::Revisions);
         match compact::judge(maintenance, &observed, history).await? {
             Ok(judged) => {
-                goals.push(judged.goal(name));
+                goals.extend(judged.goal(name));
                 compaction = Some(judged);
             }
             Err(refusal) => return maintenance.refuse(&observed, compact::NOT_DONE, &refusal),
         }
     }
+    let deletes_revisions = !goals.is_empty();
     let now = maintenance.connection().now();
     let mut work = arguments.defragmentation();
     let planned = match work.plan(&observed, now) {
@@ -141,7 +142,7 @@ async fn run_steps(
     };
     match &arguments.when {
         // Which members match is known only after the compaction.
-        Some(condition) if arguments.compact => goals.push(format!(
+        Some(condition) if deletes_revisions => goals.push(format!(
             "defragment the etcd members of control plane {name} that match {condition} after the compaction"
         )),
         _ if planned.is_empty() => {}
@@ -185,9 +186,7 @@ async fn run_steps(
         }
         return Ok(Verdict::Met);
     }
-    if compaction.is_none()
-        && let Err(refusal) = work.confirm_members(&observed)
-    {
+    if !deletes_revisions && let Err(refusal) = work.confirm_members(&observed) {
         return maintenance.refuse(&observed, NOT_DONE, &refusal);
     }
     let mut round = 1;

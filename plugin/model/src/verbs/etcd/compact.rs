@@ -89,23 +89,25 @@ pub fn decide(
 }
 
 impl Compaction {
-    /// What the command is about to do, for its question.
-    pub fn goal(&self, control_plane: &str) -> String {
+    /// What the command is about to do, for its question. `None` if it deletes no revision.
+    pub fn goal(&self, control_plane: &str) -> Option<String> {
         let Self {
             oldest_revision,
             newest_revision,
             ..
         } = self;
-        if *oldest_revision <= 1 {
-            return format!(
-                "delete no revision of etcd in control plane {control_plane}, because all {newest_revision} revisions are to be kept"
-            );
-        }
-        format!(
-            "delete etcd's revisions up to {} in control plane {control_plane} (keeps revisions {oldest_revision} to \
-             {newest_revision})",
-            oldest_revision - 1
-        )
+        self.deletes_revisions().then(|| {
+            format!(
+                "delete etcd's revisions up to {} in control plane {control_plane} (keeps revisions {oldest_revision} to \
+                 {newest_revision})",
+                oldest_revision - 1
+            )
+        })
+    }
+
+    /// Whether there are revisions before those that stay.
+    pub const fn deletes_revisions(&self) -> bool {
+        self.oldest_revision > 1
     }
 
     /// How many revisions etcd keeps besides the newest.
@@ -175,20 +177,26 @@ mod tests {
         for (history, goal) in [
             (
                 99,
-                "delete etcd's revisions up to 99900 in control plane c1 (keeps revisions 99901 to 100000)",
+                Some(
+                    "delete etcd's revisions up to 99900 in control plane c1 (keeps revisions 99901 to 100000)",
+                ),
             ),
             (
                 0,
-                "delete etcd's revisions up to 99999 in control plane c1 (keeps revisions 100000 to 100000)",
+                Some(
+                    "delete etcd's revisions up to 99999 in control plane c1 (keeps revisions 100000 to 100000)",
+                ),
             ),
             (
-                200_000,
-                "delete no revision of etcd in control plane c1, because all 100000 revisions are to be kept",
+                99_998,
+                Some("delete etcd's revisions up to 1 in control plane c1 (keeps revisions 2 to 100000)"),
             ),
+            (99_999, None),
+            (200_000, None),
         ] {
             let compaction =
                 decide(&observed(), KeptHistory::Revisions(history), None).expect("a compaction");
-            assert_eq!(compaction.goal("c1"), goal);
+            assert_eq!(compaction.goal("c1").as_deref(), goal, "{history}");
         }
     }
 

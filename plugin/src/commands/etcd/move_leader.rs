@@ -29,7 +29,8 @@ const NOT_DONE: &str = "leadership not moved";
 #[derive(Debug, Args)]
 #[command(
     after_help = "The new leader must be a healthy voting member that has applied the latest writes, on a Machine that \
-        is not being deleted. Without --member, the command selects such a member on the newest Machine.
+        is not being deleted. Without --member, the command prefers a Machine that passes its \
+        health check, then one that is up to date, then the newest, as Cluster API 1.14 does.
 
 Examples:
   kubectl kcp etcd move-leader edge
@@ -39,7 +40,7 @@ pub struct MoveLeaderArguments {
     #[command(flatten)]
     pub maintenance: MaintenanceArguments,
 
-    /// New leader, by the name of its node or Machine [default: the member on the newest Machine]
+    /// New leader, by the name of its node or Machine [default: the member that Cluster API would select]
     #[arg(long, value_name = "MACHINE")]
     pub member: Option<String>,
 }

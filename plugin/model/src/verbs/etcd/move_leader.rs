@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 
 use jiff::Timestamp;
-use kcp_api::{Machine, Object as _};
+use kcp_api::{Machine, Object};
 
 use crate::{
     change::decision::Refusal,
@@ -69,12 +69,11 @@ pub fn is_moved(observed: &Snapshot, to_id: u64) -> bool {
     EtcdCluster::new(observed).is_ok_and(|cluster| cluster.leader().is_some_and(|leader| leader.id == to_id))
 }
 
-/// The member on the newest Machine, which Cluster API replaces last. Cluster API selects it too
-/// (`controlplane/kubeadm/internal/controllers/scale.go`, `etcdLeaderCandidate`).
+/// The member that Cluster API selects, too (1.14, `kubeadmcontrolplane_controller.go`, `getCandidatesForEtcdLeadership`).
 fn best<'c, 's>(observed: &Snapshot, cluster: &'c EtcdCluster<'s>) -> Result<&'c ClusterMember<'s>, Refusal> {
     let others = || cluster.members.iter().filter(|member| !member.is_leader);
     let suitable = others().filter(|member| why_not(observed, member).is_none());
-    let best = suitable.min_by_key(|member| (Reverse(created(observed, member)), &member.name));
+    let best = suitable.min_by_key(|member| (Reverse(rank(observed, member)), &member.name));
     best.ok_or_else(|| {
         let mut refusal = refusal("no other etcd member can become the leader".to_owned());
         refusal.why.extend(others().filter_map(|member| {
@@ -108,19 +107,27 @@ fn machine<'o>(observed: &'o Snapshot, member: &ClusterMember<'_>) -> Option<&'o
     observed.machines.iter().find(|machine| machine.name() == name)
 }
 
-fn created(observed: &Snapshot, member: &ClusterMember<'_>) -> Option<Timestamp> {
-    machine(observed, member)?.creation_timestamp()
+/// Ranks a member by its Machine. Cluster API soon replaces a Machine that fails its health check or is outdated, and of the others
+/// the newest last.
+fn rank(observed: &Snapshot, member: &ClusterMember<'_>) -> (bool, bool, Option<Timestamp>) {
+    let machine = machine(observed, member);
+    let is_true = |type_| machine.is_some_and(|machine| machine.is_condition_true(type_));
+    let created = machine.and_then(Object::creation_timestamp);
+    (is_true("HealthCheckSucceeded"), is_true("UpToDate"), created)
 }
 
 #[cfg(test)]
 mod tests {
-    use kcp_api::metadata::Time;
+    use kcp_api::{ConditionStatus, metadata::Time};
     use kcp_etcd::{Alarm, AlarmKind};
 
     use super::{decide, is_moved};
     use crate::{
         snapshot::{Snapshot, etcd::Alarms},
-        testing::{objects::minutes_ago, snapshot::observed},
+        testing::{
+            objects::{condition, minutes_ago, set},
+            snapshot::observed,
+        },
     };
 
     fn decided(observed: &Snapshot, to: Option<&str>) -> Result<Option<(String, String, u64)>, Vec<String>> {
@@ -135,6 +142,11 @@ mod tests {
         ("node-m1".to_owned(), name.to_owned(), id)
     }
 
+    fn set_condition(observed: &mut Snapshot, machine: usize, type_: &str, status: ConditionStatus) {
+        let conditions = &mut observed.machine(machine).status.conditions;
+        set(conditions, condition(type_, status, ""));
+    }
+
     fn lines(why: &[&str]) -> Vec<String> {
         why.iter().map(ToString::to_string).collect()
     }
@@ -145,6 +157,13 @@ mod tests {
         observed.machine(2).metadata.creation_timestamp = Some(Time(minutes_ago(500)));
         observed.machine(3).metadata.creation_timestamp = Some(Time(minutes_ago(400)));
         assert_eq!(decided(&observed, None), Ok(Some(to("node-m3", 3))));
+        let mut outdated = observed.clone();
+        set_condition(&mut outdated, 3, "UpToDate", ConditionStatus::False);
+        assert_eq!(decided(&outdated, None), Ok(Some(to("node-m2", 2))));
+        set_condition(&mut outdated, 3, "HealthCheckSucceeded", ConditionStatus::True);
+        assert_eq!(decided(&outdated, None), Ok(Some(to("node-m3", 3))));
+        set_condition(&mut outdated, 2, "HealthCheckSucceeded", ConditionStatus::True);
+        assert_eq!(decided(&outdated, None), Ok(Some(to("node-m2", 2))));
         assert_eq!(decided(&observed, Some("node-m2")), Ok(Some(to("node-m2", 2))));
         assert_eq!(
             decided(&observed, Some("m2")),

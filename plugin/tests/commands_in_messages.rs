@@ -146,7 +146,12 @@ fn assert_understood(commands: &[String]) {
 
 #[test]
 fn of_the_plugin() {
-    let crates = ["plugin/src", "plugin/client/src", "plugin/model/src"];
+    let crates = [
+        "plugin/src",
+        "plugin/client/src",
+        "plugin/model/src",
+        "plugin/pool/src",
+    ];
     let files: Vec<PathBuf> = crates
         .iter()
         .flat_map(|folder| sources(&workspace().join(folder)))

@@ -2,6 +2,7 @@
 
 use jiff::SignedDuration;
 use kcp_api::metadata::Object as _;
+use kcp_rules::syntax::is_dns1123_subdomain;
 
 use crate::{
     objects::claim::{ClaimLifetime as _, ClusterClaim},
@@ -28,9 +29,19 @@ pub(super) fn check_claim(
     let spec = snapshot.pool(pool);
     let (cause, remedy) = match (claim.lifetime(spec), claim.end(spec)) {
         (None, _) => {
-            let why = "the claim has no lifetime, so its cluster stays until you delete the claim; to give it an end, run: \
-                       kubectl kcp pool renew";
-            (Cause::Unknown { why: why.to_owned() }, Remedy::None)
+            // Suggest no command with other text, because a shell would interpret it.
+            let renewal = is_dns1123_subdomain(pool.as_bytes()).then(|| {
+                format!(
+                    "; to give it an end, run: kubectl kcp pool renew {pool} --cluster-deployment {} -n {}",
+                    claim.name(),
+                    snapshot.namespace
+                )
+            });
+            let why = format!(
+                "the claim has no lifetime, so its cluster stays until you delete the claim{}",
+                renewal.unwrap_or_default()
+            );
+            (Cause::Unknown { why }, Remedy::None)
         }
         (Some(_), Some(end))
             if snapshot.now.is_certain && snapshot.now.earliest.duration_since(end) >= DELETION_GRACE =>
@@ -106,7 +117,7 @@ mod tests {
                 json!({}),
                 Some(
                     "clusterclaim/paris none: the claim has no lifetime, so its cluster stays until you delete the \
-                     claim; to give it an end, run: kubectl kcp pool renew",
+                     claim; to give it an end, run: kubectl kcp pool renew pool --cluster-deployment paris -n d",
                 ),
             ),
             (
@@ -161,5 +172,20 @@ mod tests {
             });
             assert_eq!(found.as_deref(), expected, "{case}");
         }
+    }
+
+    #[test]
+    fn no_command_names_a_pool_that_a_shell_would_interpret() {
+        let mut claim = claim(&Value::Null);
+        claim["spec"]["clusterPoolName"] = "a;b".into();
+        let options = RepairOptions {
+            pool: None,
+            grace: SignedDuration::ZERO,
+            forced: &[],
+            recreate: false,
+        };
+        let found = check_claim(&Objects::default().snapshot(), &read(&claim), &options);
+        let why = "the claim has no lifetime, so its cluster stays until you delete the claim";
+        assert_eq!(found.map(|found| found.sentence()).as_deref(), Some(why));
     }
 }

@@ -1,5 +1,4 @@
-//! What Cluster API's controllers do after each change of the page "Changes that Cluster API accepts although the design
-//! documents forbid them", to the end.
+//! What Cluster API's controllers do after each change of the page "Changes that Cluster API accepts", to the end.
 //!
 //! The clusters are in kube-system, where the shipped configurations leave Cluster API's webhooks alone. `documents` tests that
 //! kcp-webhook denies the same changes elsewhere, and with which message.

@@ -33,8 +33,9 @@ const LIMIT: Duration = Duration::from_secs(600);
 /// How often the topology controller may try in a minute once its pauses have grown.
 const MOST_TRIES: usize = 5;
 
-/// How often it may try in the first minute. Its pauses grow from 1 s, so it tries about fourteen times, and once more after each
-/// change of a Cluster, whatever the reason. Without pauses, it would try each second.
+/// How often it may try in the first minute. Its pauses are 1 s and 5 ms, then 1 s and 10 ms, and so on (Cluster API 1.14,
+/// `util/controller/builder.go`), so it tries about fourteen times, and once more after each change of a Cluster, whatever the
+/// reason. If the pauses did not grow, it would try each second.
 const MOST_FIRST_TRIES: usize = 25;
 
 /// How the command begins that takes back a version or the time of a rollout.

@@ -191,8 +191,8 @@ impl<'w> Work<'w> {
         self.arguments.wait.is_some() && cause.is_some_and(Error::is_transient)
     }
 
-    /// Looks for an entry to clean, and takes it. Reads the pool and who manages it each time, because both may change while this
-    /// janitor waits.
+    /// Looks for an entry to clean, and takes it. Reads the pool each time, and before it takes an entry also who manages the pool,
+    /// because both may change while this janitor waits.
     async fn look(&mut self) -> anyhow::Result<Found> {
         let pool = self.store.read_pool(&self.arguments.pool).await?;
         let cleaner = self.cleaner(&pool);

@@ -63,7 +63,7 @@ Exits with 1 if the data of a member differs, if the data of a voter is unknown,
 
 Examples:
   kubectl kcp etcd check edge
-  kubectl kcp etcd check edge --sample 10s
+  kubectl kcp etcd check edge --sample 1m
   kubectl kcp etcd check edge -o json"
 )]
 pub struct CheckArguments {
@@ -71,7 +71,7 @@ pub struct CheckArguments {
     #[arg(value_parser = parse_control_plane)]
     pub name: ControlPlaneName,
 
-    /// Read the metrics twice, this far apart, such as 10s, and count only what happened between the two readings
+    /// Read the metrics twice, this far apart, such as 1m, and count only what happened between the two readings
     #[arg(long, value_name = "DURATION", value_parser = parse_timeout)]
     pub sample: Option<Duration>,
 

@@ -25,11 +25,13 @@ use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::Secret;
 use kcp_tests::cluster::Cluster;
 use kcp_tests::etcd::EtcdClient;
-use kcp_tests::machines::real::{Images, Machine, Site};
+use kcp_tests::machines::real::{Images, KubeadmCluster, Machine, Site};
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::pki::KeyPairFiles;
+use kcp_tests::wait;
 use kube::Api;
 
+use crate::objects::{control_plane, written};
 use crate::real_machines::on_machines;
 
 /// Runs a test with a management cluster of its own, in whose namespace Cluster API reconciles: one test after the other, because their
@@ -43,6 +45,17 @@ fn with_cluster_api(name: &str, test: impl AsyncFnOnce(&Arc<Site>, &ManagementCl
             .with_controllers(cluster_api::NAMESPACE, async || test(site, &management).await)
             .await
     });
+}
+
+/// Creates a control plane that no controller reconciles, in a namespace and with a name. kube-proxy on the node of an API server
+/// learns a moment later than others that a Pod is ready, so the first calls of Cluster API's webhooks may fail.
+async fn create_control_plane(cluster: &KubeadmCluster, (namespace, name): (&str, &str)) -> Result<()> {
+    let object = [control_plane(name, 3, "v1.34.2")];
+    wait::until("Cluster API's webhooks admit a control plane", || async {
+        written(cluster.kubectl(), "create", &object, &["-n", namespace]).await
+    })
+    .await
+    .map(drop)
 }
 
 /// Prints how long each part takes. No test asserts it.

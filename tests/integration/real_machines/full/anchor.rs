@@ -17,8 +17,8 @@ use kcp_tests::managed::writer::{Writer, control_planes};
 use kcp_tests::{manifests, products, wait};
 use serde_json::{Value, json};
 
-use crate::objects::{control_plane, write, written};
-use crate::real_machines::full::{file_on, kubeadm_files};
+use crate::objects::{control_plane, write};
+use crate::real_machines::full::{create_control_plane, file_on, kubeadm_files};
 use crate::real_machines::on_machines;
 
 const NAMESPACE: &str = "kcp-webhook-system";
@@ -96,8 +96,7 @@ impl Anchored {
         let kubectl = cluster.kubectl();
         install_deployments(&cluster, &machines).await?;
         let (namespace, name) = WRITTEN;
-        let object = control_plane(name, 3, "v1.34.2");
-        written(kubectl, "create", &[object], &["-n", namespace]).await?;
+        create_control_plane(&cluster, WRITTEN).await?;
         let api = || control_planes(cluster.client(), namespace);
         let good = Writer::begin(api(), name);
 

@@ -25,15 +25,14 @@ use k8s_openapi::api::core::v1::Pod;
 use kcp_tests::api_server::NO_ENVIRONMENT;
 use kcp_tests::assets;
 use kcp_tests::cluster_api::install_deployments;
-use kcp_tests::machines::real::{Addons, Images, KubeadmCluster, Site};
+use kcp_tests::machines::real::{Addons, Images, KubeadmCluster, Machine, Site};
 use kcp_tests::managed::writer::{Writer, control_planes};
 use kcp_tests::process::Process;
 use kcp_tests::{products, wait};
 use kube::Api;
 use kube::api::ListParams;
 
-use super::Clock;
-use crate::objects::{control_plane, written};
+use super::{Clock, create_control_plane};
 use crate::real_machines::on_machines;
 use crate::tutorials::step::steps;
 
@@ -105,6 +104,9 @@ const REFUSED: (&str, &str) = (
     "kubectl apply --dry-run=server -f manifests/samples/bad/replicas-even.yaml",
     "(replicas-even)",
 );
+
+/// What Cluster API says to an even number of replicas.
+const CLUSTER_API_REFUSES: &str = "replicas cannot be an even number when etcd is stacked";
 
 #[test]
 #[ignore = "needs root: make test-machines PART=full"]
@@ -199,6 +201,7 @@ struct Reader {
     checkout: PathBuf,
     environment: Vec<(&'static str, String)>,
     writer: Writer,
+    _machines: [Arc<Machine>; 2],
     _registry: Process,
 }
 
@@ -219,9 +222,7 @@ impl Reader {
         ensure!(joined.code == 0, "{joined}");
         cluster.ready(&["first", "worker"]).await?;
         install_deployments(&cluster, &machines).await?;
-        let (namespace, name) = WRITTEN;
-        let object = control_plane(name, 3, "v1.34.2");
-        written(cluster.kubectl(), "create", &[object], &["-n", namespace]).await?;
+        create_control_plane(&cluster, WRITTEN).await?;
 
         let folder = site.folder();
         let checkout = folder.join("checkout");
@@ -230,9 +231,10 @@ impl Reader {
         tools.install(&programs)?;
         Ok(Self {
             environment: environment(&cluster, &programs, registry)?,
-            writer: Writer::begin(control_planes(cluster.client(), namespace), name),
+            writer: Writer::begin(control_planes(cluster.client(), WRITTEN.0), WRITTEN.1),
             cluster,
             checkout,
+            _machines: machines,
             _registry: serving,
         })
     }
@@ -280,7 +282,7 @@ impl Reader {
         Ok((code, String::from_utf8_lossy(&output).into_owned()))
     }
 
-    /// Cluster API itself does not review a scale, so that only a rule refuses it.
+    /// Cluster API refuses an even number of replicas, too. The webhook answers first, because its configuration sorts first.
     async fn finds(&self, enforced: Enforced) -> Result<()> {
         let (namespace, name) = WRITTEN;
         let scale = [
@@ -296,14 +298,16 @@ impl Reader {
             .kubectl()
             .run(scale.iter().chain(&["--dry-run=server"]))
             .await?;
+        let (_, of_rule) = REFUSED;
+        let reason = match enforced {
+            Enforced::Yes => of_rule,
+            Enforced::No => CLUSTER_API_REFUSES,
+        };
+        ensure!(scaled.code == 1 && scaled.stderr.contains(reason), "{scaled}");
         let pods: Api<Pod> = Api::namespaced(self.cluster.client().clone(), NAMESPACE);
         match enforced {
-            Enforced::Yes => {
-                ensure!(scaled.code == 1 && scaled.stderr.contains(REFUSED.1), "{scaled}");
-                self.runs_image_of_registry(&pods).await
-            }
+            Enforced::Yes => self.runs_image_of_registry(&pods).await,
             Enforced::No => {
-                ensure!(scaled.code == 0, "{scaled}");
                 wait::until("every Pod is gone", || async {
                     let left = pods.list(&ListParams::default()).await?.items.len();
                     ensure!(left == 0, "{left} Pods");
@@ -314,19 +318,22 @@ impl Reader {
         }
     }
 
-    /// Each container runs an image that its node has pulled.
+    /// Each container runs an image that its node has pulled. A container that has not started yet has none.
     async fn runs_image_of_registry(&self, pods: &Api<Pod>) -> Result<()> {
-        let found = pods.list(&ListParams::default()).await?;
-        let statuses = found
-            .iter()
-            .filter_map(|pod| pod.status.as_ref()?.container_statuses.as_ref());
-        let images: Vec<_> = statuses.flatten().map(|status| &status.image_id).collect();
         let pulled = format!("{REGISTRY}/kcp-webhook@sha256:");
-        ensure!(
-            images.len() >= 3 && images.iter().all(|image| image.starts_with(&pulled)),
-            "{images:?}"
-        );
-        Ok(())
+        wait::until("every Pod runs an image of the registry", || async {
+            let found = pods.list(&ListParams::default()).await?;
+            let statuses = found
+                .iter()
+                .filter_map(|pod| pod.status.as_ref()?.container_statuses.as_ref());
+            let images: Vec<_> = statuses.flatten().map(|status| &status.image_id).collect();
+            ensure!(
+                images.len() >= 3 && images.iter().all(|image| image.starts_with(&pulled)),
+                "{images:?}"
+            );
+            Ok(())
+        })
+        .await
     }
 }
 

@@ -173,14 +173,7 @@ impl Manager {
 
     /// Sends a canary. If this fails, the manager registers no further entry of the webhook, but continues with everything else.
     async fn canary(&mut self, seen: &mut Seen, now: Timestamp) -> Canary {
-        let sent = self
-            .objects
-            .send_canary(self.answered, self.last_problem.get())
-            .await;
-        let is_answered = sent.unwrap_or_else(|error| {
-            seen.problems.push(error.to_string());
-            false
-        });
+        let is_answered = self.send_canary(seen).await;
         let [_, validating] = &seen.live;
         if !validating
             .as_ref()
@@ -192,9 +185,26 @@ impl Manager {
         if !is_answered {
             return Canary::Unanswered(*self.unanswered_since.get_or_insert(now));
         }
-        self.answered = Some(now);
+        let was_answered = self.answered.replace(now).is_some() && self.unanswered_since.is_none();
         self.unanswered_since = None;
+        // A canary records the answer to the one before, which `kubectl kcp webhook status` reads. So that the webhook is registered
+        // only once its first answer is recorded, the next canary follows at once.
+        if !was_answered {
+            self.send_canary(seen).await;
+        }
         Canary::Answered
+    }
+
+    /// Whether the webhook has answered a canary.
+    async fn send_canary(&self, seen: &mut Seen) -> bool {
+        let sent = self
+            .objects
+            .send_canary(self.answered, self.last_problem.get())
+            .await;
+        sent.unwrap_or_else(|error| {
+            seen.problems.push(error.to_string());
+            false
+        })
     }
 
     async fn read(&self, server: ServerVersion, now: Timestamp) -> Result<Seen, PassError> {

@@ -225,7 +225,7 @@ async fn leave_queue(store: &Store<'_>, holder: Holder<'_>) {
             let Ok(queue) = store.queue(holder.pool).await else {
                 return;
             };
-            let Some(place) = queue.find(holder.cluster_deployment) else {
+            let Some(place) = queue.find(holder.cluster_deployment, store.now()) else {
                 return;
             };
             part = place.part;

@@ -196,7 +196,7 @@ impl QueuedLessee<'_> {
         let last = self.place.as_ref();
         let Some(place) = queue.place_to_write(holder, last, accepted, self.request.count, waiting, now)
         else {
-            if let Some(found) = queue.find(holder) {
+            if let Some(found) = queue.find(holder, now) {
                 self.place = Some(Place {
                     entries: accepted.cloned(),
                     count: self.request.count,

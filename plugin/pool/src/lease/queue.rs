@@ -204,8 +204,10 @@ impl Queue {
         queue
     }
 
-    pub fn find(&self, holder: &str) -> Option<&Place> {
-        self.places.iter().find(|place| place.holder == holder)
+    /// The place at which a holder waits or may continue. An ended place stays in its part until a lessee writes to this part.
+    pub fn find(&self, holder: &str, now: ServerTime) -> Option<&Place> {
+        let mut kept = self.places.iter().filter(|place| place.may_continue(now));
+        kept.find(|place| place.holder == holder)
     }
 
     /// The queue without the place of a holder.
@@ -591,7 +593,7 @@ mod tests {
     #[test]
     fn a_lessee_may_continue_at_a_place_that_has_ended() {
         let (queue, mut stored) = joined(&[("paris", 0, None), ("rome", 1, None)]);
-        let paris = queue.find("paris").unwrap();
+        let paris = queue.find("paris", at(1)).unwrap();
         json_patch::merge(&mut stored, &end("pool", paris, at(5)));
         let queue = read_queue(&stored);
         assert_eq!(names(&queue.waiting("pool", &[], at(5))), ["rome"]);
@@ -603,7 +605,7 @@ mod tests {
                 (again.since, again.until),
                 (at(since).latest, at(second + 90).latest)
             );
-            let rome = queue.find("rome").unwrap();
+            let rome = queue.find("rome", at(second)).unwrap();
             let written = queue.annotations_with("pool", rome, at(second));
             assert_eq!(written.len(), if since == 0 { 1 } else { 2 }, "{second}");
         }
@@ -651,9 +653,20 @@ mod tests {
         };
         let leases = [lease(&place), lease(&later)];
         let queue = Queue::new("pool", &leases);
-        assert_eq!(queue.waiting("pool", &[], at(2)), [place]);
+        assert_eq!(queue.waiting("pool", &[], at(2)), [place.clone()]);
         // Another pool may have the name of a part.
         assert_eq!(Queue::new("1-pool", &leases), empty());
+        // An ended place in another part is no place.
+        let renewed = Place {
+            since: at(95).latest,
+            until: at(200).latest,
+            ..later.clone()
+        };
+        let rejoined = Queue::new("pool", [&leases[0], &lease(&renewed)]);
+        for (second, part) in [(104, Some(0)), (105, Some(1)), (300, None)] {
+            let found = rejoined.find(&place.holder, at(second));
+            assert_eq!(found.map(|found| found.part), part, "{second}");
+        }
         let written = queue.annotations_with("pool", &later, at(10_000));
         assert_eq!(written.len(), 1, "only the places of the same part are removed");
     }

@@ -142,10 +142,16 @@ impl<'w> Work<'w> {
             }
             looks += 1;
             let pause = match self.look().await {
-                Ok(Found::Entry(entry)) => match self.clean(&entry, signals).await? {
-                    Step::Continue => continue,
-                    Step::ContinueAfter(pause) => Some(pause),
-                    Step::End(code) => return Ok(code),
+                Ok(Found::Entry(entry)) => match self.clean(&entry, signals).await {
+                    Ok(Step::Continue) => continue,
+                    Ok(Step::ContinueAfter(pause)) => Some(pause),
+                    Ok(Step::End(code)) => return Ok(code),
+                    Err(error) if self.is_transient(&error) => {
+                        self.has_cleaned_all = false;
+                        self.terminal.warning(&format!("{error:#}"));
+                        self.pause_between_looks(started_at, looks)
+                    }
+                    Err(error) => return Err(error),
                 },
                 Ok(Found::Changed) => continue,
                 Ok(Found::Refused(why)) => {
@@ -291,7 +297,7 @@ impl<'w> Work<'w> {
         let end = match ended {
             RunEnd::Lost => {
                 self.has_cleaned_all = false;
-                return Ok(Step::Continue);
+                return Ok(Step::ContinueAfter(FAILURE_PAUSE));
             }
             RunEnd::Exited { code, signal: None } | RunEnd::Exited { code: code @ 0, .. } => {
                 CommandEnd::Exited(code)
@@ -316,7 +322,8 @@ impl<'w> Work<'w> {
             } => Step::End(exit_code(signal)),
             RunEnd::Exited { .. } | RunEnd::Lost => match written {
                 Some(After::Wait(record)) => Step::ContinueAfter(pause_after(record.failures)),
-                _ => Step::Continue,
+                Some(_) => Step::Continue,
+                None => Step::ContinueAfter(FAILURE_PAUSE),
             },
         })
     }

@@ -202,7 +202,7 @@ async fn run_steps(
         observed = maintenance.observe().await?;
         match disarm_decision::decide(&observed) {
             Ok(alarms) => return disarm::perform(maintenance, &observed, alarms).await,
-            Err(_) if arguments.compact && round < ROUNDS && disarm_decision::needs_only_space(&observed) => {
+            Err(_) if deletes_revisions && round < ROUNDS && disarm_decision::needs_only_space(&observed) => {
                 work = arguments.defragmentation();
                 round += 1;
             }

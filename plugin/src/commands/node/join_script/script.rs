@@ -203,12 +203,11 @@ runcmd:
     )
 }
 
-/// The unit that runs the script at each start of the host until the host has joined. With an expired token, the script changes
-/// nothing.
+/// The unit that runs the script at each start of the host, so that a join that did not end does not stay unnoticed. With an expired
+/// token, the script changes nothing.
 const UNIT: &str = "[Unit]
 Description=Join this host to a Kubernetes cluster
 ConditionPathExists=/etc/kubectl-kcp/join.sh
-ConditionPathExists=!/etc/kubernetes/kubelet.conf
 Wants=network-online.target
 After=network-online.target containerd.service crio.service
 

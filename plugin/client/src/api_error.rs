@@ -9,6 +9,9 @@ use crate::{Action, Error, discovery::product_of};
 /// The cause of [`Error::Tls`] if the server did not answer in TLS.
 pub(crate) const NO_TLS: &str = "the server responded without TLS";
 
+/// The reason that kube gives to an error whose body is not a Status (kube-client, `client/mod.rs`).
+const UNPARSED: &str = "Failed to parse error data";
+
 /// The beginning of the message of a response that no API server sends.
 pub(crate) const HTML_PAGE: &str = "an HTML page";
 
@@ -61,7 +64,8 @@ impl Error {
     }
 
     fn from_status(mut status: Box<Status>, action: Action, server: String) -> Self {
-        let page = html_page(&status.message);
+        let is_unparsed = status.reason == UNPARSED;
+        let page = html_page(&status.message).filter(|_| is_unparsed);
         let is_page = page.is_some();
         if let Some(page) = page {
             status.message = page;

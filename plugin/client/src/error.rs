@@ -264,7 +264,9 @@ impl Error {
             Self::Rejected { status, .. } if status.message.starts_with("Client sent an HTTP request to an HTTPS server") => {
                 "write https:// in the address of the server".to_owned()
             }
-            Self::Rejected { action, status } if action.verb == "list" && status.code == 400 => {
+            Self::Rejected { status, .. } if status.message.starts_with(HTML_PAGE) => CHECK_ADDRESS.to_owned(),
+            // The text is that of the parser of selectors (apimachinery, `labels/selector.go`).
+            Self::Rejected { action, status } if action.verb == "list" && status.message.contains("found '") => {
                 "check the selector after -l, such as team=edge,tier!=test".to_owned()
             }
             // Only commands for the cluster that the kubeconfig selects get one Node.

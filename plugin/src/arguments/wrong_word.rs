@@ -38,7 +38,7 @@ const WRONG_WORDS: &[(&str, &[&str], &str)] = &[
         "kubectl kcp etcd restore NAME --from FILE --output-file SCRIPT",
     ),
     ("", &["recover"], "kubectl kcp etcd recover NAME"),
-    ("", &["replace", "delete"], "kubectl kcp machine replace MACHINE"),
+    ("", &["replace"], "kubectl kcp machine replace MACHINE"),
     ("", &["join"], "kubectl kcp node join-script"),
     ("", &["remove"], "kubectl kcp node remove NODE"),
     (
@@ -63,9 +63,9 @@ const WRONG_WORDS: &[(&str, &[&str], &str)] = &[
     ("", &["cancel", "abort"], "kubectl kcp rollout cancel NAME"),
     ("", &["wait"], "kubectl kcp rollout status NAME"),
     ("", &["defrag"], "kubectl kcp etcd defrag NAME"),
-    ("", &["cordon"], "kubectl kcp pool cordon ENTRY --reason REASON"),
-    ("", &["uncordon"], "kubectl kcp pool uncordon ENTRY"),
-    ("", &["drain"], "kubectl drain NODE"),
+    ("", &["cordon"], "kubectl kcp kubectl NAME -- cordon NODE"),
+    ("", &["uncordon"], "kubectl kcp kubectl NAME -- uncordon NODE"),
+    ("", &["drain"], "kubectl kcp kubectl NAME -- drain NODE"),
     (
         "",
         &["disable"],
@@ -125,8 +125,8 @@ const WRONG_WORDS: &[(&str, &[&str], &str)] = &[
         &["list", "ls", "get", "show", "describe"],
         "kubectl kcp status NAME",
     ),
-    ("node", &["drain"], "kubectl drain NODE"),
-    ("node", &["cordon"], "kubectl cordon NODE"),
+    ("node", &["drain"], "kubectl kcp kubectl NAME -- drain NODE"),
+    ("node", &["cordon"], "kubectl kcp kubectl NAME -- cordon NODE"),
     (
         "generate",
         &["join-script", "join"],
@@ -235,13 +235,14 @@ fn wrong_word(error: &clap::Error) -> Option<String> {
     texts(error, kind).into_iter().next()
 }
 
-/// Keeps the suggestions of clap that are close to the wrong word: the same but for a typo, or with the same beginning.
+/// Keeps the suggestions of clap that are close to the wrong word: the same but for a typo, or one is the beginning of the other.
 fn keep_near(error: &mut clap::Error, kind: ContextKind) {
     let (Some(written), mut suggested) = (wrong_word(error), texts(error, kind)) else {
         return;
     };
     let written = written.trim_start_matches('-');
-    let is_beginning = |name: &str| written.len() > 2 && name.starts_with(written);
+    let is_beginning =
+        |name: &str| written.len() > 2 && (name.starts_with(written) || written.starts_with(name));
     suggested.retain(|suggested| {
         let name = suggested.trim_start_matches('-');
         is_beginning(name) || misspelled(written, [name]).is_some()

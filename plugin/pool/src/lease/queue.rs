@@ -653,7 +653,7 @@ mod tests {
         };
         let leases = [lease(&place), lease(&later)];
         let queue = Queue::new("pool", &leases);
-        assert_eq!(queue.waiting("pool", &[], at(2)), [place.clone()]);
+        assert_eq!(queue.waiting("pool", &[], at(2)), std::slice::from_ref(&place));
         // Another pool may have the name of a part.
         assert_eq!(Queue::new("1-pool", &leases), empty());
         // An ended place in another part is no place.

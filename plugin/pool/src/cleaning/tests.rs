@@ -15,6 +15,7 @@ use crate::{
     },
     store::LeaseStore as _,
     testing::{
+        attempts::run,
         fake::{Fake, Fault, lost},
         objects::{
             JUST_NOW, LONG_AGO, NOW, asking, being_cleaned, cleaning, cluster, entry, gone, in_use, lease,
@@ -289,14 +290,6 @@ fn what_becomes_of_an_entry() {
     }
 }
 
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .start_paused(true)
-        .build();
-    runtime.unwrap().block_on(future)
-}
-
 #[test]
 fn only_one_janitor_takes_an_entry() {
     for (fault, expected) in [
@@ -310,7 +303,7 @@ fn only_one_janitor_takes_an_entry() {
         let fake = Fake::free(&["a"]).with_faults(&[fault]);
         fake.put("a", &being_cleaned(&cleaning(None, 1))["status"]);
         let record = cleaning(Some(("k4x7", LATER)), 1);
-        let taken = block_on(async {
+        let taken = run(async {
             let entry = fake.get("a").await.unwrap().unwrap();
             take(&fake, &entry, &record).await.unwrap()
         });
@@ -323,7 +316,7 @@ fn a_janitor_renews_its_own_hold_only() {
     for (id, expected) in [("k4x7", Some("2026-11-21T06:00:00Z")), ("other", None)] {
         let fake = Fake::free(&["a"]);
         fake.put("a", &being_cleaned(&cleaning(Some(("k4x7", LATER)), 1))["status"]);
-        let renewed = block_on(renew(
+        let renewed = run(renew(
             &fake,
             "a",
             JanitorId(id),

@@ -30,7 +30,7 @@ const EXIT_NOT_CLEAN: u8 = 1;
 /// The pause after the first failure to clean an entry. Each later pause is twice as long, up to [`MAX_FAILURE_PAUSE`].
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 
-/// The maximum pause after a failure to clean an entry. Other entries wait meanwhile.
+/// The maximum pause after a failure to clean an entry. During a pause, the janitor cleans no other entry.
 const MAX_FAILURE_PAUSE: Duration = Duration::from_secs(30);
 
 struct Work<'w> {

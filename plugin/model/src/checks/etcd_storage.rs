@@ -79,7 +79,7 @@ pub const DISK: [DiskOperation; 2] = [
 ];
 
 /// The minimum number of operations. With fewer operations, a single slow one decides the 99th percentile.
-const MIN_OPERATIONS: u64 = 100;
+pub const MIN_OPERATIONS: u64 = 100;
 
 /// The check warns if a database uses at least this percentage of its quota, so that there is time to compact
 /// the database.

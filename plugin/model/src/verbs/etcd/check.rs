@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::{
     change::decision::Refusal,
     checks::{
-        etcd_storage::DISK,
+        etcd_storage::{DISK, MIN_OPERATIONS},
         find,
         finding::{CheckOutcome, Finding},
     },
@@ -370,16 +370,21 @@ fn warning(finding: &Finding) -> String {
     format!("etcd member {}: {}", names.join(", "), finding.message)
 }
 
-/// Says which disk operations a member has not measured.
+/// Says of which disk operations a member has measured too few to judge its disk.
 fn unmeasured(name: &str, metrics: &EtcdMetrics) -> Vec<String> {
-    let disk = DISK
-        .iter()
-        .filter(|operation| (operation.latency)(metrics).is_none());
-    disk.map(|operation| {
+    let operations = DISK.iter().filter_map(|operation| {
+        let measured = (operation.latency)(metrics).map_or(0, |latency| latency.operations);
+        let count = match measured {
+            0 => "no".to_owned(),
+            MIN_OPERATIONS.. => return None,
+            few => format!("only {few}"),
+        };
         let what = operation.name;
-        format!("etcd member {name} has measured no {what}, so the speed of its disk is unknown")
-    })
-    .collect()
+        Some(format!(
+            "etcd member {name} has measured {count} {what}, so the speed of its disk is unknown"
+        ))
+    });
+    operations.collect()
 }
 
 #[cfg(test)]
@@ -390,7 +395,10 @@ mod tests {
     use crate::{
         snapshot::{
             Snapshot,
-            etcd::{Alarms, metrics::EtcdMetrics},
+            etcd::{
+                Alarms,
+                metrics::{EtcdMetrics, Latency},
+            },
         },
         testing::{
             objects::now,
@@ -658,7 +666,10 @@ mod tests {
             ..EtcdMetrics::default()
         });
         observed.answer(2).metrics = Ok(EtcdMetrics {
-            backend_commit: Some(latency(24.9)),
+            backend_commit: Some(Latency {
+                operations: 99,
+                ..latency(24.9)
+            }),
             ..EtcdMetrics::default()
         });
         let read = readings(&[hash(1, 90); 3]);
@@ -670,6 +681,7 @@ mod tests {
         let expected = [
             "etcd member node-m2 has measured no fsyncs of the write-ahead log, so the speed of its disk is unknown"
                 .to_owned(),
+            "etcd member node-m2 has measured only 99 commits of the database, so the speed of its disk is unknown".to_owned(),
             "etcd member node-m1: the disk is slow: 99 % of the fsyncs of the write-ahead log took up to 10.0 ms, and etcd needs less \
              than 10 ms"
                 .to_owned(),

@@ -15,7 +15,7 @@ use crate::{
         decision::{ChangeEvent, Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
         preflight::preflight_without_plan,
     },
-    problem::machine_pauses,
+    problem::{Problem, machine_pauses},
     review::ReviewContext,
     snapshot::change::{ChangeSnapshot, MachineSnapshot},
 };
@@ -36,7 +36,9 @@ pub fn decide(snapshot: &ChangeSnapshot, context: ReviewContext<'_>) -> Result<D
 
 /// Decides whether the controller of Machines can reconcile the Machine now.
 pub fn decide_machine(machine: &MachineSnapshot, now: Timestamp) -> Decision {
-    let pauses = machine_pauses(machine);
+    let mut pauses = machine_pauses(machine);
+    // Cluster API's controller of Machines asks only for the pauses of the Machine and its Cluster.
+    pauses.retain(|pause| *pause != Problem::Paused);
     if !pauses.is_empty() {
         let control_plane = machine.control_plane_snapshot.control_plane();
         return Decision::Refused(Refusal::because_of(&pauses, RefusedBy::Command, control_plane));
@@ -117,6 +119,13 @@ mod tests {
         let mut deleting = machine::snapshot("m1");
         deleting.object.machine.metadata.deletion_timestamp = Some(kcp_api::metadata::Time(now()));
         assert!(matches!(decide_machine(&deleting, now()), Decision::Write(_)));
+    }
+
+    #[test]
+    fn a_machine_of_a_paused_control_plane_can_be_reconciled() {
+        let mut machine = machine::snapshot("m1");
+        pause(&mut machine.control_plane_snapshot.observed.control_plane.metadata);
+        assert!(matches!(decide_machine(&machine, now()), Decision::Write(_)));
     }
 
     #[test]

@@ -311,9 +311,14 @@ impl<'w> Work<'w> {
             });
             written.await.map_err(LeaseError::into_cause)
         });
-        let written = written
-            .await
-            .with_context(|| format!("could not record the end of the cleaning of {customization}"))?;
+        let written = tokio::select! {
+            written = written => written
+                .with_context(|| format!("could not record the end of the cleaning of {customization}"))?,
+            signal = signals.wait_for_end_signal() => {
+                terminal.note(&format!("interrupted before it was certain that the end of the cleaning of {customization} is recorded"));
+                return Ok(Step::End(exit_code(signal)));
+            }
+        };
         self.report_end(customization, end, written.as_ref());
         Ok(match ended {
             RunEnd::NotRun(code) => Step::End(code),
@@ -331,7 +336,10 @@ impl<'w> Work<'w> {
     fn report_end(&mut self, customization: &str, end: CommandEnd, after: Option<&After>) {
         self.has_cleaned_all &= matches!(after, Some(After::Free));
         self.terminal.note(&match (after, end) {
-            (None, _) => format!("lost {customization} before the end of the cleaning was recorded"),
+            // An earlier attempt of this janitor may have freed the entry, if its answer was lost.
+            (None, _) => format!(
+                "{customization} has changed: it is unknown whether the end of its cleaning was recorded"
+            ),
             (Some(After::Free), _) => format!("{customization} is clean, and free"),
             (Some(After::Wait(record)), CommandEnd::Exited(code)) => format!(
                 "{customization} is not clean: the command exited with {code}, failure {} of {}",

@@ -381,7 +381,10 @@ impl<'p> Lessee<'p> {
         self.succeed(UNCORDON).await?;
         for _ in 0..MAX_ATTEMPTS {
             let status = self.run(STATUS, "", "", None).await?;
-            let answer = status.answer()?;
+            let Ok(answer) = status.answer() else {
+                self.undecided(&status).await?;
+                continue;
+            };
             let entries = answer.get("entries").and_then(Value::as_array);
             let entries = entries.with_context(|| format!("no entries: {status}"))?;
             if entries.iter().all(|entry| entry["state"] != "cleaning") {

@@ -12,7 +12,7 @@ use crate::{
     verdict::Verdict,
 };
 
-/// The time between two polls. It limits the load on servers, because a poll queries every etcd member or makes five list
+/// The time between two polls. It limits the load on servers, because a poll queries every etcd member or makes four list
 /// requests.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 

@@ -63,7 +63,7 @@ pub struct Check {
     pub id: &'static str,
     /// What a finding of the check means: one sentence with a period.
     pub meaning: &'static str,
-    /// Whether the controller neither scales nor rolls out while the check fails.
+    /// Whether `status` allows neither scaling nor rollouts while the check fails.
     pub is_preflight: bool,
     /// Whether the pending change makes no progress while the check fails.
     pub is_blocking: bool,

@@ -2,7 +2,6 @@
 //!
 //! - [`options`]: the request
 //! - [`decision`], [`hive`], [`claims`], [`leftovers`], [`old_secrets`] -> [`finding`]: the problems and their remedies
-//! - [`replacement`]: deletes a cluster, so that Hive creates another one
 //! - [`apply`]: writes entries, each after reading and checking it again
 //! - [`report`]: the findings, and the results of their remedies
 

@@ -96,8 +96,8 @@ pub enum PoolCommand {
     ///
     /// With --clean, `pool exec` leases nothing, but runs your command for each customization that must be cleaned before its next
     /// lease; `KCP_CLUSTER_DEPLOYMENT` is the last holder. If your command exits with 0, the customization is free. Exits with 0 if
-    /// each customization that it took is clean. Exits with 1 if one is not, or if you are not allowed to list the cluster
-    /// deployments that may use it.
+    /// each run of your command cleaned its customization. Exits with 1 if one did not, or if you are not allowed to list the
+    /// cluster deployments that may use a customization.
     Exec(ExecArguments),
 }
 

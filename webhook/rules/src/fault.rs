@@ -70,7 +70,7 @@ pub struct Fault {
 
 /// The text that a message shows instead of a string that may be secret. Any string in `kubeadmConfigSpec` or
 /// in the patches of a customization may be secret. From these fields, messages show only booleans, numbers,
-/// versions and values of enumerations.
+/// versions, values of enumerations, and plain names of flags, feature gates and labels.
 pub const HIDDEN: &str = "a string";
 
 /// Quotes text for a message, and shortens long text. Never call this for text that may be secret: use [`HIDDEN`].

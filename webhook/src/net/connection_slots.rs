@@ -1,7 +1,7 @@
 //! The slots for open connections, and which connection is evicted for a new one.
 //!
-//! If all slots are taken, a new connection evicts another one: of the address with the most connections, the one that has been
-//! idle longest. A connection is idle if the server is not handling a review on it, even if the client has sent part of a
+//! If all slots are taken, a new connection evicts another one: of the addresses with an idle connection, the one with the most
+//! connections gives up the connection that has been idle longest. A connection is idle if the server is not handling a review on it, even if the client has sent part of a
 //! request.
 
 use std::{

@@ -54,7 +54,7 @@ pub fn facts(check: &Check, actors: &[Actor]) -> Vec<(&'static str, String)> {
     mark(
         check.is_preflight,
         "preflight",
-        "while the check fails, the controller neither scales nor rolls out",
+        "while the check fails, status allows neither scaling nor rollouts",
     );
     mark(check.is_blocking, "verdict", "Blocked, if the check fails");
     mark(

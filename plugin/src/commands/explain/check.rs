@@ -27,7 +27,7 @@ pub(super) struct CheckExplanation {
     meaning: &'static str,
     /// Who can act next because of a finding.
     actors: &'static [Actor],
-    /// Whether the controller neither scales nor rolls out while the check fails.
+    /// Whether `status` allows neither scaling nor rollouts while the check fails.
     preflight: bool,
     /// Whether the verdict is Blocked if the check fails.
     blocking: bool,

@@ -50,7 +50,7 @@ Examples:
   kubectl kcp lint --cluster -A
   kubectl kcp lint -f manifests/ -R -o sarif
 
-With --cluster instead of files, lint checks the objects in a cluster as if they were created now, to find what would fail after the webhook is installed. --cluster=NAME selects the cluster, as in other commands.
+With --cluster instead of files, lint checks the objects that are in a cluster, to find what fails a rule before the webhook is installed. Rules that apply only to creation are left out. --cluster=NAME selects the cluster, as in other commands.
 
 To check files, lint needs no cluster: if a rule needs other objects, lint looks for them in the files that you pass. \
 Objects without a namespace get the namespace of -n, or the namespace default.";

@@ -4,6 +4,7 @@
 
 use std::{
     io::{self, IsTerminal as _, Write},
+    pin::pin,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -23,9 +24,13 @@ use indicatif::{ProgressBar, ProgressFinish};
 use jiff::{Timestamp, tz::TimeZone};
 use owo_colors::OwoColorize as _;
 use rustix::event::{PollFd, PollFlags, Timespec};
+use tokio::time::timeout;
 
 use crate::arguments::global::ColorWhen;
 use frame::frame;
+
+/// How long a command waits in silence.
+const SPINNER_DELAY: Duration = Duration::from_secs(1);
 
 /// Writes to stdout and stderr. Clones share the same state.
 #[derive(Clone, Debug)]
@@ -184,6 +189,18 @@ impl Terminal {
             spinner
         });
         spinner.set_message(escape(message).into_owned());
+    }
+
+    /// Waits for work. If it takes longer than a second, a spinner says for what the user waits.
+    pub async fn spin_while<T>(&self, message: &str, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        if let Ok(result) = timeout(SPINNER_DELAY, &mut work).await {
+            return result;
+        }
+        self.spin(message);
+        let result = work.await;
+        self.stop_spinning();
+        result
     }
 
     pub fn stop_spinning(&self) {

@@ -27,7 +27,7 @@ use serde::Serialize;
 
 use crate::{
     arguments::{ControlPlaneName, parse_control_plane, parse_timeout},
-    commands::status::{StatusArguments, poll, read_one},
+    commands::status::{StatusArguments, poll, read_one, waiting_for},
     document::{Versioned, resource_name},
     output::{OutputArguments, Report, print},
     session::Session,
@@ -88,11 +88,11 @@ pub async fn run(arguments: WhyArguments, session: &Session) -> anyhow::Result<V
     let remaining = end.saturating_duration_since(Instant::now());
     let reader = reads::discover(&connection, reads::list_limit(remaining)).await?;
     let limit = reads::list_limit(end.saturating_duration_since(Instant::now()));
-    let (observed, webhook_off) = futures_util::future::join(
+    let reading = futures_util::future::join(
         read_one(&reader, name, Excluded::default(), end),
         read_switched_off(&connection, limit),
-    )
-    .await;
+    );
+    let (observed, webhook_off) = session.terminal.spin_while(&waiting_for(name), reading).await;
     let observed = observed?;
     let now = connection.now();
     let inspection = inspect(&observed, now);

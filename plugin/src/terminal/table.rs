@@ -210,6 +210,14 @@ impl Table {
         text
     }
 
+    /// Whether each row fits on one line, without the expendable columns if necessary.
+    pub fn fits(&self, layout: Layout) -> bool {
+        let mut shown = self.shown(layout);
+        shown.retain(|column| column.expendable.is_none());
+        let needed = self.indent + total(&shown, NARROW_GAP);
+        layout.limit().is_none_or(|limit| needed <= limit)
+    }
+
     fn shown(&self, layout: Layout) -> Vec<Shown> {
         let title = |column: &Column| {
             if layout.no_headers { 0 } else { width(column.title) }

@@ -62,7 +62,12 @@ pub(in crate::commands) async fn poll(
             workload: arguments.no_workload,
             etcd: arguments.no_etcd,
         };
-        let observed = read_one(&reader, name, excluded, end).await?;
+        let reading = read_one(&reader, name, excluded, end);
+        let observed = if arguments.watch {
+            reading.await?
+        } else {
+            terminal.spin_while(&waiting_for(name), reading).await?
+        };
         return Ok(Subject::One(Box::new(inspect_snapshot(
             observed,
             connection.now(),
@@ -80,6 +85,12 @@ pub(in crate::commands) async fn poll(
         inspected: inspect_listed(&reader, listed, arguments, terminal).await,
         unread: Vec::new(),
     })
+}
+
+/// What a user waits for while one control plane is read.
+pub(in crate::commands) fn waiting_for(name: &ControlPlaneName) -> String {
+    let (ControlPlaneName::Own(name) | ControlPlaneName::OfCluster(name)) = name;
+    format!("waiting for the API server and etcd of {name}")
 }
 
 /// Reads the sources of the control planes in a list as deeply as the arguments and the length of the list require.

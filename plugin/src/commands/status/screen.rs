@@ -23,7 +23,7 @@ pub(in crate::commands) use findings::findings;
 use jiff::Timestamp;
 pub use list::{ListRow, list};
 pub(in crate::commands) use subject::subjects;
-pub(in crate::commands) use summary::is_by_conditions;
+pub(in crate::commands) use summary::{is_by_conditions, state_style};
 
 pub use crate::terminal::table::Layout;
 

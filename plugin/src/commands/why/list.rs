@@ -16,10 +16,10 @@ use serde::Serialize;
 use super::{
     WhyReport,
     document::ExplanationDocument,
-    screen::{rules_off, sentence, state_style},
+    screen::{rules_off, sentence},
 };
 use crate::{
-    commands::status::screen::is_by_conditions,
+    commands::status::screen::{is_by_conditions, state_style},
     document::{Document, Versioned, resource_name},
     fleet::no_control_planes,
     output::Report,

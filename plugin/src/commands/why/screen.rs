@@ -10,17 +10,12 @@ use kcp_control_plane::{
     staleness::format_age,
     why::{Cause, WhyState},
 };
-use owo_colors::{OwoColorize as _, Style};
+use owo_colors::OwoColorize as _;
 
 use super::WhyReport;
 use crate::{
-    commands::status::screen::subjects,
-    terminal::{
-        escape,
-        style::{BAD, GOOD, WARN},
-        table::Layout,
-        width::wrap_hint,
-    },
+    commands::status::screen::{state_style, subjects},
+    terminal::{escape, table::Layout, width::wrap_hint},
 };
 
 /// The width of a label with its colon and spaces, in terminal cells.
@@ -95,15 +90,6 @@ pub fn render(report: &WhyReport<'_>, layout: Layout) -> String {
         entry("note:", &note);
     }
     text
-}
-
-pub fn state_style(state: WhyState) -> Style {
-    match state {
-        WhyState::NothingToDo => GOOD,
-        WhyState::Working => Style::new(),
-        WhyState::PersonNeeded => BAD,
-        WhyState::Unknown => WARN,
-    }
 }
 
 /// What it means that kcp-webhook is disabled.

@@ -44,7 +44,7 @@ pub(super) fn certificates(observed: &Snapshot, now: Timestamp, layout: Layout) 
             all().filter(|certificate| certificate.expires.is_none()).count(),
             now,
         );
-        return line + &excluded(observed);
+        return line;
     }
     let mut table = Table::with_columns(COLUMNS.iter().copied());
     for (kind, mut certificates) in kinds {

@@ -1,12 +1,14 @@
 //! Prints the table of Machines by failure domain, outdated Machines first. The findings say why Machines are outdated.
 
+use std::fmt::Write as _;
+
 use jiff::Timestamp;
 use kcp_api::{Machine, Object as _};
-use owo_colors::Style;
+use owo_colors::{OwoColorize as _, Style};
 
-use crate::commands::status::screen::{Layout, age, style_of_no};
+use crate::commands::status::screen::{Layout, age, style_of_no, summary::quorum_check_failed};
 use crate::terminal::{
-    style::{GOOD, WARN},
+    style::{FAINT, GOOD, WARN},
     table::{Cell, Column, Table},
 };
 use kcp_control_plane::{inspection::Inspection, snapshot::Snapshot};
@@ -44,6 +46,80 @@ pub(super) fn machines(
             machine.name().to_owned(),
         )
     });
+    let full = table(observed, inspection, &machines, Affixes::default(), now, layout);
+    if full.fits(layout) {
+        return full.render(layout);
+    }
+    let affixes = Affixes::shared(&machines);
+    let short = table(observed, inspection, &machines, affixes, now, layout);
+    let mut text = short.render(layout);
+    for line in layout.wrap_lines(&affixes.legend(), 0) {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{}", line.style(FAINT));
+    }
+    text
+}
+
+/// What the names of all Machines begin with, and what the names of their nodes end with. A table that is too wide shows it once.
+#[derive(Clone, Copy, Default)]
+struct Affixes<'m> {
+    machine_prefix: &'m str,
+    node_suffix: &'m str,
+}
+
+/// Stands for the shared part of a name.
+const ELLIPSIS: &str = "…";
+
+impl<'m> Affixes<'m> {
+    fn shared(machines: &[&'m Machine]) -> Self {
+        let first = machines.first().map_or("", |machine| machine.name());
+        let prefixes = first.rmatch_indices('-').map(|(index, _)| &first[..=index]);
+        let machine_prefix = prefixes
+            .filter(|_| machines.len() > 1)
+            .find(|prefix| machines.iter().all(|machine| machine.name().starts_with(prefix)));
+        let mut nodes = machines.iter().filter_map(|machine| machine.node());
+        let first = nodes.next().unwrap_or("");
+        let mut suffixes = first.match_indices('.').map(|(index, _)| &first[index..]);
+        let node_suffix = suffixes.find(|suffix| nodes.clone().all(|node| node.ends_with(suffix)));
+        Self {
+            machine_prefix: machine_prefix.unwrap_or(""),
+            node_suffix: node_suffix.unwrap_or(""),
+        }
+    }
+
+    fn machine(self, name: &str) -> String {
+        match name.strip_prefix(self.machine_prefix) {
+            Some(rest) if !self.machine_prefix.is_empty() => format!("{ELLIPSIS}{rest}"),
+            _ => name.to_owned(),
+        }
+    }
+
+    fn node(self, name: &str) -> String {
+        match name.strip_suffix(self.node_suffix) {
+            Some(rest) if !self.node_suffix.is_empty() => format!("{rest}{ELLIPSIS}"),
+            _ => name.to_owned(),
+        }
+    }
+
+    /// Empty if nothing is shared.
+    fn legend(self) -> String {
+        let parts = [("MACHINE", self.machine_prefix), ("NODE", self.node_suffix)];
+        let parts = parts.into_iter().filter(|(_, affix)| !affix.is_empty());
+        let parts: Vec<String> = parts
+            .map(|(column, affix)| format!("{ELLIPSIS} in {column} stands for {affix}"))
+            .collect();
+        parts.join("; ")
+    }
+}
+
+fn table(
+    observed: &Snapshot,
+    inspection: &Inspection,
+    machines: &[&Machine],
+    affixes: Affixes<'_>,
+    now: Timestamp,
+    layout: Layout,
+) -> Table {
     let has_domains = machines
         .iter()
         .any(|machine| machine.spec.failure_domain.is_some());
@@ -57,27 +133,27 @@ pub(super) fn machines(
             domain.unwrap_or("(none)")
         };
         before = Some(domain);
-        table.add_row(row(observed, inspection, machine, shown, now));
+        let node = match machine.node() {
+            None => "-".to_owned(),
+            Some(node) if node == machine.name() && !layout.is_wide => String::new(),
+            Some(node) => affixes.node(node),
+        };
+        let names = [shown.to_owned(), affixes.machine(machine.name()), node];
+        let row = names.map(Cell::from).into_iter();
+        table.add_row(row.chain(facts(observed, inspection, machine, now)));
     }
-    table.render(layout)
+    table
 }
 
-fn row(
-    observed: &Snapshot,
-    inspection: &Inspection,
-    machine: &Machine,
-    domain: &str,
-    now: Timestamp,
-) -> Vec<Cell> {
+/// The cells after the names of the Machine and its node. Without a quorum, the conditions of a Machine are as old as the loss.
+fn facts(observed: &Snapshot, inspection: &Inspection, machine: &Machine, now: Timestamp) -> [Cell; 7] {
     let style_of_no = style_of_no(inspection);
     let ready = match machine.deletion_timestamp() {
         Some(since) => Cell::styled(format!("deleting {}", age(Some(since), now)), WARN),
+        None if quorum_check_failed(inspection) && machine.ready() == Some(true) => Cell::styled("?", WARN),
         None => yes_or_no(machine.ready(), style_of_no),
     };
-    vec![
-        Cell::from(domain),
-        Cell::from(machine.name()),
-        Cell::from(machine.node().unwrap_or("-")),
+    [
         Cell::from(machine.spec.version.as_deref().unwrap_or("-")),
         ready,
         yes_or_no(inspection.is_up_to_date(machine), WARN),

@@ -57,7 +57,7 @@ pub(super) fn members(observed: &Snapshot, layout: Layout) -> String {
     } else {
         table(survey, layout)
     };
-    for note in notes(observed, survey) {
+    for note in notes(observed, survey, layout) {
         text.push_str(&lines(&note, FAINT, layout));
     }
     text
@@ -117,7 +117,7 @@ fn row(survey: &EtcdSurvey, asked: &QueriedMember) -> Vec<Cell> {
         if status.is_learner {
             Cell::styled("yes", WARN)
         } else {
-            Cell::from("no")
+            Cell::from("")
         },
         alarms(survey, status),
         Cell::from(&status.version),
@@ -153,7 +153,7 @@ fn alarms(survey: &EtcdSurvey, status: &Status) -> Cell {
     match &survey.alarms {
         _ if !own.is_empty() => Cell::styled(own.join(", "), BAD),
         Alarms::Failed(_) => Cell::styled("?", WARN),
-        Alarms::Listed(_) | Alarms::FromStatus => Cell::from("none"),
+        Alarms::Listed(_) | Alarms::FromStatus => Cell::from(""),
     }
 }
 
@@ -195,9 +195,9 @@ fn unqueried_members(survey: &EtcdSurvey) -> Vec<&Member> {
         .collect()
 }
 
-fn notes(observed: &Snapshot, survey: &EtcdSurvey) -> Vec<String> {
+fn notes(observed: &Snapshot, survey: &EtcdSurvey, layout: Layout) -> Vec<String> {
     let mut notes = Vec::new();
-    if survey.used_ca_key {
+    if survey.used_ca_key && layout.is_wide {
         let cluster = &observed.control_plane.cluster();
         let secret = format!("{}-etcd", cluster.as_deref().unwrap_or_default());
         notes.push(format!(

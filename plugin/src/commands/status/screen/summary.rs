@@ -1,19 +1,22 @@
 //! Prints the summary of a control plane, with the verdict of its checks.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, iter};
 
 use jiff::Timestamp;
 use kcp_api::{KubeadmControlPlane, Object as _, snapshot_record::SnapshotRecord};
 use owo_colors::{OwoColorize as _, Style};
 
-use crate::commands::status::screen::{Layout, age, findings::count_entries};
+use crate::commands::status::screen::{Layout, age, findings::count_entries, subject::subjects};
 use crate::terminal::style::{BAD, GOOD, HEADING, WARN};
 use kcp_control_plane::{
-    checks::finding::CheckOutcome,
+    checks::{actor::Actor, finding::CheckOutcome},
+    duration::format_duration,
     inspection::{Basis, Health, Inspection},
     quorum::Votes,
-    snapshot::{Reading, Snapshot, Workload, workload::Addon},
+    snapshot::{Reading, Snapshot, Workload, etcd::NOSPACE, workload::Addon},
+    staleness::format_age,
     topology::unfinished_hooks,
+    why::{Explanation, WhyState, explain},
 };
 
 /// The width of a label in the summary, with its colon and spaces, in terminal cells.
@@ -42,16 +45,21 @@ pub(super) fn summary(
             verdict,
             health_word(inspection.health, is_by_conditions(observed)).1,
         ),
+    ];
+    let explanation = explain(observed, inspection, now);
+    let next = next(observed, &explanation, now);
+    lines.extend(next.map(|text| ("Next", text, state_style(explanation.state))));
+    lines.extend([
         ("Cluster", cluster(observed), plain),
         ("Version", versions(control_plane), plain),
-    ];
+    ]);
     lines.extend(
         topology(observed, now)
             .into_iter()
             .map(|(label, text)| (label, text, plain)),
     );
     lines.extend([
-        ("Machines", counts(observed), plain),
+        ("Machines", counts(observed, inspection), plain),
         ("Workload", workload(&observed.workload), workload_style),
         ("etcd", votes, votes_style),
     ]);
@@ -72,6 +80,51 @@ pub(super) fn summary(
         }
     }
     text
+}
+
+pub(in crate::commands) fn state_style(state: WhyState) -> Style {
+    match state {
+        WhyState::NothingToDo => GOOD,
+        WhyState::Working => Style::new(),
+        WhyState::PersonNeeded => BAD,
+        WhyState::Unknown => WARN,
+    }
+}
+
+/// Who acts next, because of which finding, and since when. The list of findings has its message and the commands. `None` if no
+/// action is needed.
+fn next(observed: &Snapshot, explanation: &Explanation, now: Timestamp) -> Option<String> {
+    let cause = explanation.cause.as_ref()?;
+    let (is_person_needed, who) = match (explanation.state, explanation.actor) {
+        (WhyState::NothingToDo, _) => return None,
+        (WhyState::Unknown, _) => (false, "unknown".to_owned()),
+        (WhyState::Working, actor) => (false, format!("{} acts", actor?.name())),
+        (WhyState::PersonNeeded, None | Some(Actor::Person)) => (true, "a person must act".to_owned()),
+        (WhyState::PersonNeeded, Some(actor)) => (
+            true,
+            format!("{} makes no progress, so a person must act", actor.name()),
+        ),
+    };
+    let control_plane = observed.object_name();
+    let about: Vec<&str> = subjects(&cause.objects)
+        .into_iter()
+        .filter(|object| *object != control_plane)
+        .collect();
+    let mut text = match about.join(", ") {
+        about if about.is_empty() => format!("{who} ({})", cause.check),
+        about => format!("{who}: {about} ({})", cause.check),
+    };
+    if let Some(since) = cause.since {
+        text = format!("{text}, for {}", format_age(since, now));
+    }
+    if let Some(usual) = cause.usual_time {
+        text = format!("{text}; the usual maximum is {}", format_duration(usual));
+    }
+    let is_about_machine = cause.objects.iter().any(|object| object.starts_with("Machine/"));
+    if is_person_needed && is_about_machine && observed.is_without_health_check() {
+        text.push_str("; no MachineHealthCheck selects the Machines, so nothing replaces one by itself");
+    }
+    Some(text)
 }
 
 /// The word for a verdict, and its style. Conditions can stay True for minutes after etcd has lost its quorum. So if only
@@ -215,7 +268,7 @@ fn topology(observed: &Snapshot, now: Timestamp) -> Vec<(&'static str, String)> 
 
 /// The counts that the controller reports, such as `4 of 3 desired (surge 1), 4 ready, 1 up to date`. Says if the controller
 /// has not yet compared the Machines with the latest change.
-fn counts(observed: &Snapshot) -> String {
+fn counts(observed: &Snapshot, inspection: &Inspection) -> String {
     let control_plane = &observed.control_plane;
     let (replicas, desired) = (control_plane.status.replicas, control_plane.desired_replicas());
     let surge = if replicas > desired && control_plane.is_rolling_out() {
@@ -228,10 +281,34 @@ fn counts(observed: &Snapshot) -> String {
     } else {
         " before the latest change"
     };
-    format!(
-        "{replicas} of {desired} desired{surge}, {} ready, {} up to date{before}",
-        control_plane.status.ready_replicas, control_plane.status.up_to_date_replicas
-    )
+    let counted = control_plane.status.up_to_date_replicas;
+    let found = found_up_to_date(observed, inspection).filter(|found| *found != counted);
+    let up_to_date = match found {
+        Some(found) if before.is_empty() => format!("{found} up to date (the controller counts {counted})"),
+        _ => format!("{counted} up to date{before}"),
+    };
+    let ready = control_plane.status.ready_replicas;
+    let ready = if quorum_check_failed(inspection) {
+        format!("{ready} ready by their last conditions")
+    } else {
+        format!("{ready} ready")
+    };
+    format!("{replicas} of {desired} desired{surge}, {ready}, {up_to_date}")
+}
+
+/// How many Machines the table of Machines shows as up to date. `None` if that is unknown for one of them.
+fn found_up_to_date(observed: &Snapshot, inspection: &Inspection) -> Option<i64> {
+    let verdicts = observed
+        .machines
+        .iter()
+        .map(|machine| inspection.is_up_to_date(machine));
+    let verdicts: Vec<bool> = verdicts.collect::<Option<_>>()?;
+    verdicts
+        .into_iter()
+        .filter(|is_up_to_date| *is_up_to_date)
+        .count()
+        .try_into()
+        .ok()
 }
 
 fn etcd(observed: &Snapshot, inspection: &Inspection) -> (String, Style) {
@@ -248,6 +325,10 @@ fn etcd(observed: &Snapshot, inspection: &Inspection) -> (String, Style) {
     match (why, inspection.votes) {
         (Some(why), _) if is_external => (format!("external, {why}"), style),
         (Some(why), _) => (why, style),
+        (None, Some(votes)) if is_read_only(observed) => {
+            let (votes, _) = quorum(votes, quorum_check_failed(inspection));
+            (format!("{votes}; read-only, because of the alarm {NOSPACE}"), BAD)
+        }
         (None, Some(votes)) => quorum(votes, quorum_check_failed(inspection)),
         (None, None) if is_external => ("external".to_owned(), style),
         (None, None) if quorum_check_failed(inspection) => {
@@ -257,8 +338,18 @@ fn etcd(observed: &Snapshot, inspection: &Inspection) -> (String, Style) {
     }
 }
 
+fn is_read_only(observed: &Snapshot) -> bool {
+    let survey = observed.etcd.value();
+    survey.is_some_and(|survey| {
+        survey
+            .alarms_by_member()
+            .iter()
+            .any(|(_, alarm)| alarm == NOSPACE)
+    })
+}
+
 /// Whether the check of etcd's quorum has failed.
-fn quorum_check_failed(inspection: &Inspection) -> bool {
+pub(super) fn quorum_check_failed(inspection: &Inspection) -> bool {
     let mut checks = inspection.checks.iter();
     checks.any(|checked| checked.id == "etcd-no-quorum" && checked.outcome == CheckOutcome::Fail)
 }
@@ -276,9 +367,11 @@ fn quorum(votes: Votes, is_lost: bool) -> (String, Style) {
         String::new()
     };
     let plural = if voters == 1 { "" } else { "s" };
+    let healthy = voters.saturating_sub(unhealthy);
+    let dots = "●".repeat(healthy) + &"○".repeat(voters - healthy);
     if !votes.has_quorum() {
-        let healthy = voters.saturating_sub(unhealthy);
-        let counted = format!("{healthy} of {voters} voter{plural} healthy, {quorum} needed{starting}");
+        let counted =
+            format!("{dots} {healthy} of {voters} voter{plural} healthy, {quorum} needed{starting}");
         return if is_lost {
             (format!("no quorum: {counted}"), BAD)
         } else {
@@ -291,7 +384,7 @@ fn quorum(votes: Votes, is_lost: bool) -> (String, Style) {
         1 => "can lose 1 member".to_owned(),
         count => format!("can lose {count} members"),
     };
-    let text = format!("{voters} voter{plural}, quorum {quorum}, {may_fail}{starting}");
+    let text = format!("{dots} {voters} voter{plural}, quorum {quorum}, {may_fail}{starting}");
     (text, if unhealthy > 0 { WARN } else { Style::new() })
 }
 
@@ -311,18 +404,22 @@ fn workload(reading: &Reading<Workload>) -> String {
         ("kube-proxy", &workload.kube_proxy),
         ("CoreDNS", &workload.core_dns),
     ];
-    let addons = addons.map(|(name, addon)| self::addon(name, addon));
-    format!("{nodes}, {}", addons.join(", "))
+    let addons = addons
+        .into_iter()
+        .filter_map(|(name, reading)| addon(name, reading));
+    let parts: Vec<String> = iter::once(nodes).chain(addons).collect();
+    parts.join(", ")
 }
 
-fn addon(name: &str, reading: &Reading<Option<Addon>>) -> String {
-    match reading {
+/// `None` if the cluster does without the addon.
+fn addon(name: &str, reading: &Reading<Option<Addon>>) -> Option<String> {
+    Some(match reading {
         Reading::Read(Some(Addon {
             desired_pods: desired,
             ready_pods: ready,
             ..
         })) => format!("{name} {ready}/{desired}"),
-        Reading::Read(None) => format!("no {name}"),
+        Reading::Read(None) => return None,
         other => format!("{name} {}", unread_reason(other).unwrap_or_default()),
-    }
+    })
 }

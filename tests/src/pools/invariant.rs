@@ -83,7 +83,8 @@ pub fn violations(versions: &Versions, events: &[LesseeEvent]) -> Vec<Violation>
 }
 
 /// The leases of entries that were not cleaned since a lease of them was reported. `cleaned` has the ids of the janitors whose
-/// commands succeeded. An entry that was deleted has lost its records.
+/// commands succeeded. An entry that was deleted has lost its records. A holder whose lease has ended gets its entry again, without
+/// cleaning, while a check may still find the cluster of the lease.
 pub fn not_cleaned(
     entries: &[Version<Entry>],
     events: &[LesseeEvent],
@@ -103,7 +104,9 @@ pub fn not_cleaned(
             match (&entry.janitor_id, &entry.lease_id) {
                 (Some(janitor), _) => *is_clean = cleaned.contains(janitor),
                 (None, Some(lease)) if last.lease_id.as_ref() != Some(lease) => {
-                    if !*is_clean {
+                    let is_kept =
+                        last.cluster.is_some() && last.cluster_deployment == entry.cluster_deployment;
+                    if !*is_clean && !is_kept {
                         violations.push(Violation::NotCleaned {
                             entry: name.to_owned(),
                             revision: version.revision,

@@ -30,6 +30,8 @@ pub struct Entry {
     pub is_reserved: bool,
     /// The id in the record of its lease.
     pub lease_id: Option<String>,
+    /// The cluster in the record of its lease, as NAMESPACE/NAME.
+    pub cluster: Option<String>,
     /// The id of the janitor that cleans it, in the record of its cleaning.
     pub janitor_id: Option<String>,
 }
@@ -173,6 +175,7 @@ fn entry(object: &Value) -> Entry {
         pool: text(object, "/status/clusterPoolRef/name"),
         is_reserved,
         lease_id: recorded(object, "kubectl-kcp.dev/Lease", "id="),
+        cluster: recorded(object, "kubectl-kcp.dev/Lease", "cluster="),
         janitor_id: recorded(object, "kubectl-kcp.dev/Cleaning", "janitor="),
     }
 }
@@ -246,7 +249,7 @@ mod tests {
         let held = json!({"status": {
             "conditions": [
                 {"type": "ApplySucceeded", "status": "True"}, {"type": "Available", "status": "False"},
-                {"type": "kubectl-kcp.dev/Lease", "status": "True", "message": "v1 holder=a id=k4x7 renewals=0"},
+                {"type": "kubectl-kcp.dev/Lease", "status": "True", "message": "v1 holder=a id=k4x7 renewals=0 cluster=a/a"},
             ],
             "clusterDeploymentRef": {"name": "a"}, "clusterPoolRef": {"name": "p"},
         }});
@@ -273,6 +276,7 @@ mod tests {
             pool: Some("p".to_owned()),
             is_reserved: true,
             lease_id: Some("k4x7".to_owned()),
+            cluster: Some("a/a".to_owned()),
             janitor_id: None,
         };
         let being_cleaned = Entry {

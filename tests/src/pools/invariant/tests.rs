@@ -26,7 +26,7 @@ fn held(lessee: &str) -> Entry {
         pool: Some("p".to_owned()),
         is_reserved: true,
         lease_id: Some(format!("of-{lessee}")),
-        janitor_id: None,
+        ..Entry::default()
     }
 }
 
@@ -435,5 +435,22 @@ fn an_entry_must_be_cleaned_between_two_leases_that_were_reported() {
         });
         let found = not_cleaned(&versions.entries, &events, &cleaned);
         assert_eq!(found, expected.into_iter().collect::<Vec<_>>(), "{case}");
+    }
+}
+
+/// While a check may still find the cluster of an ended lease, its holder gets the entry again.
+#[test]
+fn the_holder_of_an_ended_lease_with_a_cluster_needs_no_cleaning() {
+    for (cluster, expected) in [(Some("a/a"), 0), (None, 1)] {
+        let lease = |id: &str| {
+            Some(Entry {
+                lease_id: Some(id.to_owned()),
+                cluster: cluster.map(str::to_owned),
+                ..held("a")
+            })
+        };
+        let versions = entries([(1, "x", lease("k4x7")), (2, "x", lease("m2p9"))]);
+        let found = not_cleaned(&versions.entries, &[leased(1, "a", "x")], &BTreeSet::new());
+        assert_eq!(found.len(), expected, "{cluster:?}: {found:?}");
     }
 }

@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use kcp_api::metadata::Object as _;
 use kcp_client::Error;
 
-use super::{AttemptRequest, PatchProblems, rule};
+use super::{AttemptRequest, PatchProblems};
 use crate::{
     lease::{
         access::LeaseStore,
         choice::InventorySlot,
         reuse::Reuse,
+        rule::Rule,
         usage::{belongs_to_holder, clusters_using},
     },
     objects::{
@@ -28,8 +29,8 @@ pub(super) async fn reuse_of<'l>(
     store: &impl LeaseStore,
     by_name: &EntriesByName<'l>,
     request: AttemptRequest<'l>,
+    rule: Rule,
 ) -> Result<ReuseByName<'l>, Error> {
-    let rule = rule(store, request.clusters);
     let mut reuse = ReuseByName::new();
     for name in request.names.iter().chain(request.unselected) {
         let Some(entry) = by_name.get(name) else { continue };

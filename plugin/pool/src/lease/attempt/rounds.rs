@@ -37,11 +37,14 @@ pub(super) async fn rounds<S: LeaseStore>(
         };
         let entries = store.list().await?;
         let by_name: EntriesByName<'_> = entries.iter().map(|entry| (entry.name(), entry)).collect();
-        let reuse = reuse_of(store, &by_name, request).await?;
+        // Everything in a round is judged at one time. Otherwise, a lease could count as held for the choice and as ended for the
+        // write: without a list of clusters, whose time bounds that of a check, or when the time becomes certain in between.
+        let rule = rule(store, request.clusters);
+        let reuse = reuse_of(store, &by_name, request, rule).await?;
         let inventory = Inventory {
             slots: slots(request, &by_name, &reuse, &progress.patch_problems),
             clusters: request.clusters,
-            rule: rule(store, request.clusters),
+            rule,
         };
         let others = Inventory {
             slots: other_slots(request, &by_name, &reuse, &progress.patch_problems),
@@ -68,7 +71,7 @@ pub(super) async fn rounds<S: LeaseStore>(
                     customization: held.name().to_owned(),
                     requested: only.to_owned(),
                 }),
-                None => confirm(store, held, request).await?,
+                None => confirm(store, held, request, rule).await?,
             },
             LeaseChoice::BoundButUnavailable { name, availability } => {
                 RoundOutcome::Ended(AttemptOutcome::BoundButUnavailable {
@@ -100,7 +103,7 @@ pub(super) async fn rounds<S: LeaseStore>(
             LeaseChoice::Free(free) => {
                 try_entries(store, &free, request, &mut progress.patch_problems).await?
             }
-            LeaseChoice::Several(entries) => take_several(store, &entries, request, progress).await?,
+            LeaseChoice::Several(entries) => take_several(store, &entries, request, rule, progress).await?,
             LeaseChoice::HeldMore(held) => RoundOutcome::Ended(AttemptOutcome::HeldMore {
                 customizations: held.iter().map(|entry| entry.name().to_owned()).collect(),
             }),

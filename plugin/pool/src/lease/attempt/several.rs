@@ -10,13 +10,14 @@ use super::{
     AttemptOutcome, AttemptRequest, LeasedEntry, LeasedSet, PatchProblems, Progress,
     writes::{RoundOutcome, confirm, free, has_record, try_entries},
 };
-use crate::lease::{LeaseError, access::LeaseStore, choice::SeveralEntries};
+use crate::lease::{LeaseError, access::LeaseStore, choice::SeveralEntries, rule::Rule};
 
 /// Leases the missing entries, one after the other, and then confirms those that the holder held before the attempt.
 pub(super) async fn take_several(
     store: &impl LeaseStore,
     entries: &SeveralEntries<'_>,
     request: AttemptRequest<'_>,
+    rule: Rule,
     progress: &mut Progress,
 ) -> Result<RoundOutcome, LeaseError> {
     // Another process under the same name may have confirmed or released what an earlier round took. It then counts as held.
@@ -58,7 +59,7 @@ pub(super) async fn take_several(
     }
     let mut leased = progress.taken.clone();
     for held in held {
-        match confirm(store, held, request).await? {
+        match confirm(store, held, request, rule).await? {
             RoundOutcome::Ended(AttemptOutcome::Leased(confirmed)) => leased.push(*confirmed),
             other => return Ok(other),
         }

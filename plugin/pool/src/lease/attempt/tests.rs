@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::{AttemptOutcome, AttemptRequest, attempt};
+use super::{AttemptOutcome, AttemptRequest, attempt, rule, writes::confirm};
 use crate::{
     install_config::InstallConfig,
     lease::{
@@ -87,6 +87,26 @@ fn an_ended_lease_of_the_same_holder_gets_a_new_id() {
     fake.put("a", &leased(&in_use("us", LONG_AGO, "u"))["status"]);
     taken(&fake);
     assert_eq!(fake.record("a").id, "k4x7");
+}
+
+/// Otherwise, the holder would get a new lease of an entry that was judged as held, and not as one that must be cleaned.
+#[test]
+fn a_lease_that_ends_after_the_choice_stays_the_same_lease() {
+    let fake = Fake::free(&["a"]);
+    fake.put("a", &leased(&lease("us", Some(NOW)))["status"]);
+    let entry = fake.entry("a");
+    // With a list of clusters, a check is made at the time of the list.
+    fake.forbid_clusters();
+    let record = run(async {
+        let clusters = fake.clusters().await.unwrap();
+        let chosen = rule(&fake, &clusters);
+        fake.pass(Duration::from_secs(60));
+        confirm(&fake, &entry, request(&["a"], &clusters, "us"), chosen)
+            .await
+            .unwrap();
+        fake.record("a")
+    });
+    assert_eq!((record.id.as_str(), record.renewals), ("k4x7", 1));
 }
 
 /// A cluster may have been created after the list, before the end of its holder's lease.

@@ -11,6 +11,7 @@ use crate::{
         DEFAULT_TTL, LeaseError, Ttl,
         access::LeaseStore,
         generated_name::generate_lease_id,
+        rule::Rule,
         usage::{Clusters, Usage, belongs_to_holder, belongs_to_lease, uses},
         write::{WriteResult, write_status},
     },
@@ -55,12 +56,17 @@ fn new_record(store: &impl LeaseStore, entry: &Entry, request: AttemptRequest<'_
 
 /// The record that confirms a lease that the holder already has. If that lease has ended, the record gets a new id, because
 /// a process that uses the old id has lost the lease.
-fn record_again(store: &impl LeaseStore, entry: &Entry, request: AttemptRequest<'_>) -> LeaseRecord {
+fn record_again(
+    store: &impl LeaseStore,
+    entry: &Entry,
+    request: AttemptRequest<'_>,
+    rule: Rule,
+) -> LeaseRecord {
     let Reservation::Leased(before) = entry.status.reservation() else {
         return new_record(store, entry, request);
     };
     let is_used = matches!(before.state, LeaseState::InUse { .. });
-    if rule(store, request.clusters).has_ended(before.deadline) && !is_used {
+    if rule.has_ended(before.deadline) && !is_used {
         return new_record(store, entry, request);
     }
     LeaseRecord {
@@ -77,11 +83,12 @@ fn record_again(store: &impl LeaseStore, entry: &Entry, request: AttemptRequest<
     }
 }
 
-/// Writes the holder's existing lease again.
+/// Writes the holder's existing lease again. `rule` is the one with which the entry was chosen.
 pub(super) async fn confirm(
     store: &impl LeaseStore,
     held: &Entry,
     request: AttemptRequest<'_>,
+    rule: Rule,
 ) -> Result<RoundOutcome, LeaseError> {
     let customization = held.name().to_owned();
     let patched = match apply_patches(store, held, request).await? {
@@ -91,7 +98,7 @@ pub(super) async fn confirm(
             return Ok(RoundOutcome::Ended(outcome));
         }
     };
-    let record = record_again(store, held, request);
+    let record = record_again(store, held, request, rule);
     let patch = held.lease(request.holder.pool, &record, store.now().latest);
     let leased = LeasedEntry {
         customization,

@@ -174,8 +174,14 @@ fn intact_snapshot(observed: &Snapshot, content: Option<&SnapshotContent>, now: 
 
 fn management_access(observed: &Snapshot) -> Need {
     const ID: &str = "management-access";
-    observed.failed_reads.first().map_or_else(
-        || Need::met(ID, "the control plane and its Machines could be read".to_owned()),
+    let failed = observed.failed_reads.first();
+    failed.or_else(|| observed.cluster.failure()).map_or_else(
+        || {
+            Need::met(
+                ID,
+                "the control plane, its Cluster and its Machines could be read".to_owned(),
+            )
+        },
         |failure| Need::of_failure(ID, failure),
     )
 }
@@ -234,6 +240,9 @@ fn no_pause(observed: &Snapshot) -> Need {
     const ID: &str = "not-paused";
     let control_plane = &observed.control_plane;
     let Some(pause) = pauses(observed).into_iter().next() else {
+        if let Some(failure) = observed.cluster.failure() {
+            return Need::of_failure(ID, failure);
+        }
         return Need::met(
             ID,
             "neither the control plane nor its Cluster is paused".to_owned(),
@@ -258,6 +267,9 @@ fn template(observed: &Snapshot) -> Need {
             write.message.clone(),
             "remove the cause that the message names".to_owned(),
         );
+    }
+    if let Some(failure) = observed.cluster.failure() {
+        return Need::of_failure(ID, failure);
     }
     match observed.templates.get(reference) {
         Some(Reading::Read(true)) if !observed.is_infrastructure_ready() => Need::unmet(

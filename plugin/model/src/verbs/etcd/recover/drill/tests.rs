@@ -163,6 +163,27 @@ fn both_clusters_respond_and_controllers_run() {
             )],
         ),
         (
+            "the Cluster cannot be read",
+            |o| o.cluster = Reading::Failed(failure("Cluster/c1", "forbidden")),
+            &[
+                (
+                    "management-access",
+                    Unknown,
+                    "Cluster/c1: forbidden; make this object readable, and run the command again",
+                ),
+                (
+                    "not-paused",
+                    Unknown,
+                    "Cluster/c1: forbidden; make this object readable, and run the command again",
+                ),
+                (
+                    "machines-can-be-created",
+                    Unknown,
+                    "Cluster/c1: forbidden; make this object readable, and run the command again",
+                ),
+            ],
+        ),
+        (
             "the Nodes cannot be read",
             |o| o.workload().nodes = Reading::Failed(failure("Node", "forbidden")),
             &[

@@ -500,6 +500,7 @@ mod tests {
         let known: BTreeSet<&str> = METRICS
             .iter()
             .map(|metric| metric.name)
+            .chain(POOL_METRICS.iter().map(|metric| metric.name))
             .chain(OWN.map(|(name, _)| name))
             .collect();
         let words = rules.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');

@@ -77,7 +77,7 @@ pub(super) const POOL_METRICS: &[Metric<PoolSamples>] = &[
     },
     Metric {
         name: "kcp_pool_problems",
-        help: "Problems that pool status reports, by kind",
+        help: "Problems that pool status reports, by kind; incomplete while kcp_pool_unread_kinds is above 0",
         samples: |pool| {
             let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
             for problem in pool.problems() {

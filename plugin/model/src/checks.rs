@@ -7,6 +7,7 @@
 //! - [`machines`], [`remediation`]: Machines, their nodes and their health checks
 //! - [`deadlock`]: deletions of Machines that block each other
 //! - [`left_behind`]: Nodes without a Machine
+//! - [`failure_domains`]: Machines in too few failure domains
 //! - [`joining`]: Machines whose etcd member votes before they have a node
 //! - [`etcd_refusals`], [`etcd_quorum`], [`etcd_agreement`], [`etcd_members`], [`etcd_storage`]: etcd; [`membership`] combines the responses of
 //!   its members
@@ -42,6 +43,7 @@ pub mod etcd_quorum;
 pub mod etcd_refusals;
 pub mod etcd_storage;
 pub mod example;
+pub mod failure_domains;
 pub mod finding;
 pub mod joining;
 pub mod kubeadm;
@@ -235,6 +237,7 @@ pub const TOPICS: &[&[Check]] = &[
     joining::CHECKS,
     machines::CHECKS,
     left_behind::CHECKS,
+    failure_domains::CHECKS,
     etcd_refusals::CHECKS,
     etcd_quorum::CHECKS,
     etcd_agreement::CHECKS,

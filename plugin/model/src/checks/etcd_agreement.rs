@@ -20,6 +20,7 @@ use crate::{
         Snapshot,
         etcd::{QueriedMember, hexadecimal},
     },
+    staleness::{OBSERVATION_LIMIT, age},
 };
 
 pub const CHECKS: &[Check] = &[
@@ -82,6 +83,13 @@ fn outcome_by_change(are_machines_changing: bool) -> CheckOutcome {
     }
 }
 
+/// Whether the controller has just received a change of the spec. It may then have added a member whose Machine was not there yet when
+/// the Machines were listed.
+fn is_change_new(observed: &Snapshot, now: Timestamp) -> bool {
+    let since = observed.unprocessed_since();
+    since.is_some_and(|since| age(since, now) < OBSERVATION_LIMIT)
+}
+
 pub fn check_etcd_clusters_differ(observed: &Snapshot, _: Timestamp) -> CheckResult {
     let survey = require(&observed.etcd, ETCD)?;
     let (name, namespace) = (observed.control_plane.name(), observed.control_plane.namespace());
@@ -125,7 +133,7 @@ pub fn check_etcd_member_lists_differ(observed: &Snapshot, now: Timestamp) -> Ch
     let survey = require(&observed.etcd, ETCD)?;
     let membership = Membership::new(survey);
     membership.require_one_cluster()?;
-    let are_machines_changing = are_machines_changing(observed, now);
+    let are_machines_changing = are_machines_changing(observed, now) || is_change_new(observed, now);
     // Members of another cluster are ignored.
     let lists = survey.responses().filter_map(|(queried, response)| {
         let list = response.members.as_ref().ok()?;
@@ -350,7 +358,7 @@ pub(super) mod test_cases {
     use crate::{
         checks::tests::{Case, another_cluster, elsewhere, joins, joins_unnamed, starts},
         snapshot::etcd::Alarms,
-        testing::snapshot::member,
+        testing::{objects::minutes_ago, snapshot::member},
     };
 
     pub(crate) const CASES: &[Case] = &[
@@ -367,6 +375,15 @@ pub(super) mod test_cases {
             starts(o);
             o.list(1).members.push(member(3, ""));
         }),
+        (
+            "etcd-member-lists-differ",
+            "right_after_a_change_of_the_spec",
+            |o| {
+                o.control_plane().metadata.generation = Some(8);
+                o.unprocessed_seen = Some(minutes_ago(1));
+                o.list(1).members.push(member(0xab, ""));
+            },
+        ),
         ("etcd-clusters-differ", "one_of_another", another_cluster),
         ("etcd-member-lists-differ", "as_many_tell_one_as_another", |o| {
             o.kill(2);

@@ -9,8 +9,8 @@ use std::{collections::BTreeSet, fmt::Write as _};
 use crate::{
     checks::{
         Checked, all, certificates, components, conditions, deadlock, drains, etcd_agreement, etcd_members,
-        etcd_quorum, etcd_refusals, etcd_storage, finding::CheckOutcome, joining, kubeadm, left_behind,
-        lifecycle, machines, refusals, remediation, rollout, sources, workload,
+        etcd_quorum, etcd_refusals, etcd_storage, failure_domains, finding::CheckOutcome, joining, kubeadm,
+        left_behind, lifecycle, machines, refusals, remediation, rollout, sources, workload,
     },
     inspection::inspect,
     snapshot::{EtcdMembers, Reading, Snapshot},
@@ -34,6 +34,7 @@ const CASES: &[(&str, &[Case])] = &[
     ("joining", joining::test_cases::CASES),
     ("machines", machines::test_cases::CASES),
     ("left_behind", left_behind::test_cases::CASES),
+    ("failure_domains", failure_domains::test_cases::CASES),
     ("etcd_refusals", etcd_refusals::test_cases::CASES),
     ("etcd_quorum", etcd_quorum::test_cases::CASES),
     ("etcd_agreement", etcd_agreement::test_cases::CASES),

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// The title of each topic, in the order of [`TOPICS`].
-const TITLES: [&str; 20] = [
+const TITLES: [&str; 21] = [
     "Whether each source could be read",
     "Conditions of the control plane",
     "Pauses, deletion, failures and owners",
@@ -29,6 +29,7 @@ const TITLES: [&str; 20] = [
     "Members that vote before their Machine has a node",
     "Machines and their nodes",
     "Nodes without a Machine",
+    "Failure domains",
     "Changes of members that etcd refuses",
     "Quorum of etcd",
     "Whether the members of etcd agree",

@@ -106,13 +106,13 @@ fn next(observed: &Snapshot, explanation: &Explanation, now: Timestamp) -> Optio
         ),
     };
     let control_plane = observed.object_name();
-    let about: Vec<&str> = subjects(&cause.objects)
+    let others: Vec<&str> = subjects(&cause.objects)
         .into_iter()
         .filter(|object| *object != control_plane)
         .collect();
-    let mut text = match about.join(", ") {
-        about if about.is_empty() => format!("{who} ({})", cause.check),
-        about => format!("{who}: {about} ({})", cause.check),
+    let mut text = match others.join(", ") {
+        objects if objects.is_empty() => format!("{who} ({})", cause.check),
+        objects => format!("{who}: {objects} ({})", cause.check),
     };
     if let Some(since) = cause.since {
         text = format!("{text}, for {}", format_age(since, now));
@@ -120,9 +120,9 @@ fn next(observed: &Snapshot, explanation: &Explanation, now: Timestamp) -> Optio
     if let Some(usual) = cause.usual_time {
         text = format!("{text}; the usual maximum is {}", format_duration(usual));
     }
-    let is_about_machine = cause.objects.iter().any(|object| object.starts_with("Machine/"));
+    let is_about_machine = others.iter().any(|object| object.starts_with("Machine/"));
     if is_person_needed && is_about_machine && observed.is_without_health_check() {
-        text.push_str("; no MachineHealthCheck selects the Machines, so nothing replaces one by itself");
+        text.push_str("; no MachineHealthCheck: nothing repairs this by itself");
     }
     Some(text)
 }

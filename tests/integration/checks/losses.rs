@@ -35,7 +35,7 @@ pub(super) async fn are_reported(
     ensure!(screen.code == 1, "{screen}");
     let lines: Vec<String> = screen.stdout.lines().map(words).collect();
     for expected in [
-        "etcd: 3 voters, quorum 2, cannot lose another member".to_owned(),
+        "etcd: ●●○ 3 voters, quorum 2, cannot lose another member".to_owned(),
         format!("remediation of {second} yes"),
         "fail KubeadmControlPlane/edge: 2 of 3 voting members healthy, 2 needed for quorum: cannot lose another member \
          (etcd-voters-unhealthy)"

@@ -83,8 +83,14 @@ impl Error {
             return Self::UnknownField { action, cause };
         }
         match status.code {
+            // The API server sends no pages.
+            code @ (401 | 403 | 404) if is_page => Self::Response {
+                action,
+                code,
+                message: status.message,
+            },
             401 => Self::Unauthorized { server },
-            403 if is_page || is_namespace_terminating(&status) => Self::Response {
+            403 if is_namespace_terminating(&status) => Self::Response {
                 action,
                 code: 403,
                 message: status.message,
@@ -410,6 +416,16 @@ mod tests {
                 403,
                 page("Access denied"),
                 "the server responded with 403: an HTML page, \"Access denied\"",
+            ),
+            (
+                401,
+                page("Sign in"),
+                "the server responded with 401: an HTML page, \"Sign in\"",
+            ),
+            (
+                404,
+                "<html>".to_owned(),
+                "the server responded with 404: an HTML page",
             ),
             (
                 502,

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result};
 use futures_util::future::try_join_all;
+use serde_json::Value;
 
 use super::claim::EventKind;
 use super::claim_run::claim_run;
@@ -104,6 +105,7 @@ async fn run(pool: Pool<'_>, seed: u64, tolerance: Tolerance) -> Result<Counts> 
     }
     let mut repairer = Lessee::new(&pool, "nobody".to_owned(), random, tolerance);
     let cleaned_up = async {
+        decide_contested(&pool, &mut repairer).await?;
         repair(&mut repairer).await?;
         // Repair does not free an entry that must be cleaned.
         repairer.clean_all().await
@@ -117,6 +119,26 @@ async fn run(pool: Pool<'_>, seed: u64, tolerance: Tolerance) -> Result<Counts> 
     counts.reclaimed += reclaimed(&check.versions);
     check.ensure_clean()?;
     Ok(counts)
+}
+
+/// Ends the leases of restored entries that the cluster of another lessee uses, as a person would. The lessee that leased such an entry
+/// last was killed before it could return it.
+async fn decide_contested(pool: &Pool<'_>, repairer: &mut Lessee<'_>) -> Result<()> {
+    if !pool.was_restored() {
+        return Ok(());
+    }
+    let found = repairer.run(FIND, "", "", None).await?.answer()?;
+    let findings = found
+        .get("findings")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
+    let text = |finding: &Value, field: &str| Some(finding.get(field)?.as_str()?.to_owned());
+    let contested: BTreeSet<String> = findings
+        .filter(|finding| text(finding, "cause").as_deref() == Some("contested"))
+        .filter_map(|finding| text(finding, "clusterDeployment"))
+        .collect();
+    pool.end_leases(|holder| contested.contains(holder)).await
 }
 
 /// Repairs the leases of dead lessees, until no problem is found.

@@ -25,7 +25,7 @@ use crate::{
         cleaning::Janitor,
         entry::{Entry, EntryStatus as _, Reservation},
     },
-    store::{LeaseStore, Store},
+    store::LeaseStore,
 };
 
 /// How many times janitors fail to clean an entry before it is cordoned, unless `--failures` says otherwise.
@@ -283,7 +283,7 @@ pub async fn take(
 /// # Errors
 /// The server refuses a write, or other clients change the entry before each attempt.
 pub async fn finish(
-    store: &Store<'_>,
+    store: &impl LeaseStore,
     customization: &str,
     id: JanitorId<'_>,
     decide: impl Fn(&CleaningRecord) -> After,

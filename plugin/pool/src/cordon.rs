@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::{
     hive::{Hive, HiveConclusion, HiveMode},
     objects::entry::{Entry, EntryStatus as _},
-    store::{LeaseStore as _, Store},
+    store::{LeaseStore, Store},
 };
 
 /// The maximum number of attempts to annotate an entry that other clients change at the same time.
@@ -59,13 +59,17 @@ fn hive_pool(entry: &Entry, pools: Vec<ClusterPool>, hive: Hive) -> Option<(Clus
 }
 
 /// Cordons an entry if there is a reason, and uncordons it if `reason` is `None`.
-pub async fn set_cordon(store: &Store<'_>, entry: &str, reason: Option<&str>) -> Result<CordonResult, Error> {
+pub async fn set_cordon(
+    store: &impl LeaseStore,
+    entry: &str,
+    reason: Option<&str>,
+) -> Result<CordonResult, Error> {
     set_cordon_if(store, entry, reason, |_| true).await
 }
 
 /// Like [`set_cordon`], but changes nothing if the entry is another than the caller judged.
 pub async fn set_cordon_if(
-    store: &Store<'_>,
+    store: &impl LeaseStore,
     entry: &str,
     reason: Option<&str>,
     is_as_judged: impl Fn(&Entry) -> bool,

@@ -17,7 +17,6 @@ use crate::{
     events::{LeaseChange, record_by_name},
     hive::HiveMode,
     lease::{
-        queue::queue_name,
         reuse::Reuse,
         usage::{Clusters, belongs_to_holder},
     },
@@ -34,7 +33,7 @@ use crate::{
         },
         in_use::UsingCluster,
     },
-    store::{LeaseStore, ObjectTarget, Store},
+    store::{LeaseStore, Store},
 };
 
 /// The maximum number of attempts to free entries, or to change clusters, that other clients change at the same time.
@@ -217,8 +216,7 @@ fn still_used(deployments: &ClusterDeployments, released: &[String]) -> Vec<Entr
 /// Removes the holder's place from the queue of the pool, so that its next request does not continue at this place. Also removes
 /// the places of all others that hold an entry, so that their releases need no write. Ignores errors, because the place ends
 /// soon.
-async fn leave_queue(store: &Store<'_>, holder: Holder<'_>) {
-    let target = ObjectTarget::Queue(store.namespace());
+pub async fn leave_queue(store: &impl LeaseStore, holder: Holder<'_>) {
     let left = async {
         let mut part = 0;
         for _ in 0..QUEUE_ROUNDS {
@@ -231,8 +229,7 @@ async fn leave_queue(store: &Store<'_>, holder: Holder<'_>) {
             part = place.part;
             let Ok(entries) = store.list().await else { return };
             let patch = queue.without_served(part, holder, &entries);
-            let name = queue_name(holder.pool, part);
-            match store.patch_object_once(target, &name, &patch).await {
+            match store.write_queue(holder.pool, part, &patch).await {
                 Ok(Written::Changed) => {}
                 _ => return,
             }

@@ -22,13 +22,13 @@ use kcp_client::{
 };
 use kube::Api;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 pub use crate::lease::access::LeaseStore;
 use crate::{
     hive::{Hive, HiveMode, read_hive},
     lease::{
-        queue::{QUEUE_LABEL, Queue},
+        queue::{QUEUE_LABEL, Queue, new_queue, queue_name},
         reuse::Reuse,
         usage::Clusters,
     },
@@ -151,13 +151,6 @@ impl<'c> Store<'c> {
     /// resourceVersion. Returns [`Written::Changed`] if another client has changed or deleted the pool.
     pub async fn write_pool(&self, name: &str, patch: &Value) -> Result<Written, Error> {
         self.patch_object(self.in_pool_namespace(&CLUSTER_POOL, name), None, patch)
-            .await
-    }
-
-    /// Writes an entry's metadata, without another attempt after a conflict. The merge patch must contain a
-    /// resourceVersion. Returns [`Written::Changed`] if another client has changed or deleted the entry.
-    pub async fn write_entry(&self, name: &str, patch: &Value) -> Result<Written, Error> {
-        self.patch_object(self.in_pool_namespace(&CUSTOMIZATION, name), None, patch)
             .await
     }
 
@@ -481,6 +474,11 @@ impl LeaseStore for Store<'_> {
         .await
     }
 
+    async fn write_entry(&self, name: &str, patch: &Value) -> Result<Written, Error> {
+        self.patch_object(self.in_pool_namespace(&CUSTOMIZATION, name), None, patch)
+            .await
+    }
+
     async fn reuse(&self, entry: &Entry) -> Result<Reuse, Error> {
         let Some(pool) = entry.status.pool() else {
             return Ok(Reuse::Free);
@@ -497,6 +495,24 @@ impl LeaseStore for Store<'_> {
         let labelled = format!("{}={QUEUE_LABEL}", label::POOL_LEASE);
         let leases = self.list_labelled_leases(&labelled).await?;
         Ok(Queue::new(pool, leases.iter().map(|lease| &lease.metadata)))
+    }
+
+    async fn write_queue(&self, pool: &str, part: usize, patch: &Value) -> Result<Written, Error> {
+        let target = ObjectTarget::Queue(self.namespace());
+        self.patch_object_once(target, &queue_name(pool, part), patch)
+            .await
+    }
+
+    async fn create_queue(
+        &self,
+        pool: &str,
+        part: usize,
+        annotations: &Map<String, Value>,
+    ) -> Result<CreateResult, Error> {
+        let pool = self.read_pool(pool).await?;
+        let target = ObjectTarget::Queue(self.namespace());
+        self.create_once(target, &new_queue(&pool, part, annotations))
+            .await
     }
 
     async fn clusters(&self) -> Result<Clusters, Error> {

@@ -8,7 +8,7 @@ use std::{
 use kcp_api::metadata::Object as _;
 use kcp_client::{CreateResult, Error, Written};
 use kcp_control_plane::duration::format_duration;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::Instant;
 
 use crate::{
@@ -20,13 +20,13 @@ use crate::{
     lease::{
         choice::{Availability, UnusableReason},
         order::{Position, Unused, ahead, looks_free, may_overtake, offered, pause, time_for_each},
-        queue::{EntrySet, Place, Queue, end, leave, new_queue, queue_name},
+        queue::{EntrySet, Place, Queue, end, leave},
     },
     objects::{
         Holder,
         entry::{Entry, EntryStatus as _},
     },
-    store::{LeaseStore as _, ObjectTarget, Store},
+    store::LeaseStore,
 };
 
 /// The time between two attempts of the first lessee in the queue. Only an attempt frees the entries of leases that have
@@ -44,8 +44,8 @@ const BETWEEN_REPORTS: Duration = Duration::from_secs(30);
 pub const LEAVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A lessee in the queue of a pool.
-pub struct QueuedLessee<'w> {
-    store: &'w Store<'w>,
+pub struct QueuedLessee<'w, S> {
+    store: &'w S,
     request: LeaseRequest<'w>,
     /// Whether a later command may have the same name.
     is_name_given: bool,
@@ -61,8 +61,8 @@ pub struct QueuedLessee<'w> {
     reported: Option<(Instant, Position)>,
 }
 
-impl<'w> QueuedLessee<'w> {
-    pub fn new(store: &'w Store<'w>, request: LeaseRequest<'w>, is_name_given: bool) -> Self {
+impl<'w, S> QueuedLessee<'w, S> {
+    pub fn new(store: &'w S, request: LeaseRequest<'w>, is_name_given: bool) -> Self {
         Self {
             store,
             request,
@@ -77,7 +77,7 @@ impl<'w> QueuedLessee<'w> {
     }
 }
 
-impl Turn for QueuedLessee<'_> {
+impl<S: LeaseStore> Turn for QueuedLessee<'_, S> {
     async fn wait(
         &mut self,
         refused: &LeaseResult,
@@ -126,25 +126,14 @@ impl Turn for QueuedLessee<'_> {
         } else {
             leave(holder)
         };
-        drop(
-            tokio::time::timeout(
-                LEAVE_TIMEOUT,
-                write_now(self.store, &queue_name(holder.pool, part), &patch),
-            )
-            .await,
-        );
+        let written = self.store.write_queue(holder.pool, part, &patch);
+        drop(tokio::time::timeout(LEAVE_TIMEOUT, written).await);
     }
 }
 
-/// Removes the place of a holder from a part of the queue, even if the part changes.
-pub async fn leave_now(store: &Store<'_>, part: usize, holder: Holder<'_>) {
-    write_now(store, &queue_name(holder.pool, part), &leave(holder)).await;
-}
-
-/// Changes a part of a queue. Ignores errors.
-async fn write_now(store: &Store<'_>, name: &str, patch: &Value) {
-    let target = ObjectTarget::Queue(store.namespace());
-    drop(store.patch_object_once(target, name, patch).await);
+/// Removes the place of a holder from a part of the queue, even if the part changes. Ignores errors.
+pub async fn leave_now(store: &impl LeaseStore, part: usize, holder: Holder<'_>) {
+    drop(store.write_queue(holder.pool, part, &leave(holder)).await);
 }
 
 fn states(reported: &[(String, Availability)]) -> impl Iterator<Item = (&str, &Availability)> {
@@ -182,7 +171,7 @@ fn time_between_attempts(ahead: usize) -> Duration {
     BETWEEN_ATTEMPTS.saturating_mul(factor).min(MAX_BETWEEN_ATTEMPTS)
 }
 
-impl QueuedLessee<'_> {
+impl<S: LeaseStore> QueuedLessee<'_, S> {
     /// Joins the queue, or renews the place in it, if that is due. Returns the queue with the place.
     async fn keep_place(
         &mut self,
@@ -208,17 +197,11 @@ impl QueuedLessee<'_> {
         self.place = Some(place.clone());
         let annotations = queue.annotations_with(pool, &place, now);
         let patch = json!({"metadata": {"annotations": annotations}});
-        let target = ObjectTarget::Queue(self.store.namespace());
-        let name = queue_name(pool, place.part);
-        let written = self.store.patch_object_once(target, &name, &patch).await?;
+        let written = self.store.write_queue(pool, place.part, &patch).await?;
         if let Written::Changed = written {
-            let pool = self.store.read_pool(pool).await?;
-            let created = self
-                .store
-                .create_once(target, &new_queue(&pool, place.part, &annotations))
-                .await?;
+            let created = self.store.create_queue(pool, place.part, &annotations).await?;
             if let CreateResult::AlreadyExists = created {
-                self.store.patch_object_once(target, &name, &patch).await?;
+                self.store.write_queue(pool, place.part, &patch).await?;
             }
         }
         Ok(queue.with(place))

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use kcp_client::{Error, ServerTime, Written};
-use serde_json::Value;
+use kcp_client::{CreateResult, Error, ServerTime, Written};
+use serde_json::{Map, Value};
 
 use crate::{
     lease::{queue::Queue, reuse::Reuse, usage::Clusters},
@@ -22,6 +22,10 @@ pub trait LeaseStore {
     /// entry. Returns an error only if a write of any other entry would fail too.
     async fn write_status(&self, name: &str, patch: &Value) -> Result<Written, Error>;
 
+    /// Writes an entry's metadata once, without another attempt after a conflict. The merge patch must contain a
+    /// resourceVersion. Returns `Changed` if another client has changed or deleted the entry.
+    async fn write_entry(&self, name: &str, patch: &Value) -> Result<Written, Error>;
+
     /// Lists the ClusterDeployments of all namespaces; `Unknown` if the client is not allowed to list them.
     async fn clusters(&self) -> Result<Clusters, Error>;
 
@@ -30,6 +34,18 @@ pub trait LeaseStore {
 
     /// Reads the queue of a pool; empty if there is none.
     async fn queue(&self, pool: &str) -> Result<Queue, Error>;
+
+    /// Writes a part of the queue of a pool once. Returns `Changed` if there is no such part, or if the merge patch requires another
+    /// version of it.
+    async fn write_queue(&self, pool: &str, part: usize, patch: &Value) -> Result<Written, Error>;
+
+    /// Creates a part of the queue of a pool with these annotations, unless it exists.
+    async fn create_queue(
+        &self,
+        pool: &str,
+        part: usize,
+        annotations: &Map<String, Value>,
+    ) -> Result<CreateResult, Error>;
 
     /// Pauses before the next request.
     async fn pause(&self, delay: Duration) {

@@ -8,8 +8,8 @@ use std::{
 };
 
 use jiff::Timestamp;
-use kcp_client::{Action, Error, ServerTime, Written};
-use serde_json::{Value, json};
+use kcp_client::{Action, CreateResult, Error, ServerTime, Written};
+use serde_json::{Map, Value, json};
 
 use crate::{
     lease::{
@@ -109,13 +109,13 @@ impl Fake {
     }
 
     pub fn put(&self, name: &str, status: &Value) {
-        self.version.set(self.version.get() + 1);
-        let metadata =
-            json!({"name": name, "namespace": "d", "resourceVersion": self.version.get().to_string()});
+        let version = self.next_version();
         let mut entries = self.entries.borrow_mut();
-        let spec = entries
-            .get(name)
-            .map_or(Value::Null, |entry| entry["spec"].clone());
+        let before = entries.get(name);
+        let spec = before.map_or(Value::Null, |entry| entry["spec"].clone());
+        let annotations = before.map_or(Value::Null, |entry| entry["metadata"]["annotations"].clone());
+        let metadata =
+            json!({"name": name, "namespace": "d", "resourceVersion": version, "annotations": annotations});
         let entry = json!({"metadata": metadata, "spec": spec, "status": status});
         entries.insert(name.to_owned(), entry);
     }
@@ -284,6 +284,87 @@ impl Fake {
     }
 }
 
+/// Objects that have no status in this server.
+impl Fake {
+    /// The names of the entries and their versions.
+    pub fn versions(&self) -> Vec<(String, String)> {
+        let entries = self.entries.borrow();
+        let version = |entry: &Value| entry["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
+        entries
+            .iter()
+            .map(|(name, entry)| (name.clone(), version(entry)))
+            .collect()
+    }
+
+    /// The last version of any object.
+    pub fn version(&self) -> u64 {
+        self.version.get()
+    }
+
+    pub fn stored_clusters(&self) -> ClusterDeployments {
+        ClusterDeployments::new("d", self.clusters.borrow().iter().map(read).collect())
+    }
+
+    pub fn delete_cluster(&self, name: &str) {
+        self.clusters
+            .borrow_mut()
+            .retain(|cluster| cluster["metadata"]["name"] != name);
+    }
+
+    pub fn stored_queue(&self, pool: &str) -> Queue {
+        let mut queue = self.queue.borrow().clone();
+        queue["name"] = queue_name(pool, 0).into();
+        Queue::new(pool, [&read(&queue)])
+    }
+
+    /// Creates the only part of the queue, unless it exists.
+    pub fn make_queue(&self, annotations: &Map<String, Value>) -> CreateResult {
+        let mut queue = self.queue.borrow_mut();
+        if !queue.is_null() {
+            return CreateResult::AlreadyExists;
+        }
+        let mut annotations = annotations.clone();
+        annotations.retain(|_, value| !value.is_null());
+        *queue = json!({"annotations": annotations, "resourceVersion": self.next_version()});
+        CreateResult::Created
+    }
+
+    /// Writes annotations of the only part of the queue.
+    pub fn annotate_queue(&self, patch: &Value) -> Written {
+        let mut queue = self.queue.borrow_mut();
+        if queue.is_null() {
+            return Written::Changed;
+        }
+        self.merge_metadata(&mut queue, patch)
+    }
+
+    /// Writes annotations of an entry.
+    pub fn annotate(&self, name: &str, patch: &Value) -> Written {
+        match self.entries.borrow_mut().get_mut(name) {
+            Some(entry) => self.merge_metadata(&mut entry["metadata"], patch),
+            None => Written::Changed,
+        }
+    }
+
+    fn merge_metadata(&self, metadata: &mut Value, patch: &Value) -> Written {
+        let version = &patch["metadata"]["resourceVersion"];
+        if !version.is_null() && *version != metadata["resourceVersion"] {
+            return Written::Changed;
+        }
+        let before = metadata["annotations"].clone();
+        json_patch::merge(&mut metadata["annotations"], &patch["metadata"]["annotations"]);
+        if metadata["annotations"] != before {
+            metadata["resourceVersion"] = self.next_version().into();
+        }
+        Written::Stored
+    }
+
+    fn next_version(&self) -> String {
+        self.version.set(self.version.get() + 1);
+        self.version.get().to_string()
+    }
+}
+
 fn action() -> Action {
     Action::new("patch", &CUSTOMIZATION.api_resource("v1"))
 }
@@ -305,8 +386,7 @@ impl LeaseStore for Fake {
     async fn list(&self) -> Result<Vec<Entry>, Error> {
         self.before_request().await;
         self.answered()?;
-        let entries = self.entries.borrow().values().cloned().collect();
-        Ok(serde_json::from_value(Value::Array(entries)).unwrap())
+        Ok(self.entries.borrow().values().map(read).collect())
     }
 
     async fn get(&self, name: &str) -> Result<Option<Entry>, Error> {
@@ -374,12 +454,33 @@ impl LeaseStore for Fake {
         Ok(self.reuse.borrow().get(pool).copied().unwrap_or_default())
     }
 
+    async fn write_entry(&self, name: &str, patch: &Value) -> Result<Written, Error> {
+        self.before_request().await;
+        self.answered()?;
+        Ok(self.annotate(name, patch))
+    }
+
+    async fn write_queue(&self, _: &str, _: usize, patch: &Value) -> Result<Written, Error> {
+        self.before_request().await;
+        self.answered()?;
+        Ok(self.annotate_queue(patch))
+    }
+
+    async fn create_queue(
+        &self,
+        _: &str,
+        _: usize,
+        annotations: &Map<String, Value>,
+    ) -> Result<CreateResult, Error> {
+        self.before_request().await;
+        self.answered()?;
+        Ok(self.make_queue(annotations))
+    }
+
     async fn queue(&self, pool: &str) -> Result<Queue, Error> {
         self.before_request().await;
         self.answered()?;
-        let mut queue = self.queue.borrow().clone();
-        queue["name"] = queue_name(pool, 0).into();
-        Ok(Queue::new(pool, [&read(&queue)]))
+        Ok(self.stored_queue(pool))
     }
 
     async fn pause(&self, delay: Duration) {
@@ -393,9 +494,9 @@ impl LeaseStore for Fake {
         if self.are_clusters_forbidden.get() {
             return Ok(Clusters::Unknown(lost()));
         }
-        let clusters = self.clusters.borrow().iter().map(read).collect();
-        let deployments = ClusterDeployments::new("d", clusters);
-        Ok(Clusters::All(deployments.with_request_time(self.now().earliest)))
+        Ok(Clusters::All(
+            self.stored_clusters().with_request_time(self.now().earliest),
+        ))
     }
 
     fn now(&self) -> ServerTime {

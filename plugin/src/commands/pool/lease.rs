@@ -291,7 +291,7 @@ pub(super) fn possible_lease(holder: Holder<'_>, namespace: &str) -> String {
 async fn wait_in_queue(
     store: &Store<'_>,
     request: LeaseRequest<'_>,
-    turn: QueuedLessee<'_>,
+    turn: QueuedLessee<'_, Store<'_>>,
     timeout: Timeout,
     progress: &WaitProgress<'_>,
 ) -> anyhow::Result<Option<LeaseResult>> {

@@ -51,8 +51,8 @@ pub struct LeaseRequest<'w> {
     pub holder: Holder<'w>,
     /// How many entries the holder wants, all or none.
     pub count: usize,
-    /// How long the lease lasts. If `None`, a new lease gets [`DEFAULT_TTL`](crate::lease::DEFAULT_TTL), and an existing
-    /// lease keeps its end.
+    /// How long the lease lasts. If `None`, a new lease gets [`DEFAULT_TTL`](crate::lease::DEFAULT_TTL). An existing lease that
+    /// ends later keeps its end.
     pub ttl: Option<Ttl>,
     /// The cluster that the holder will create; `None` if the holder creates no cluster.
     pub cluster: Option<&'w ClusterName>,

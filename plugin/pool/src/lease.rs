@@ -50,6 +50,12 @@ impl Ttl {
             Self::Never => None,
         }
     }
+
+    /// The new end of a lease that has this end, and lasts at least for the ttl from now on. It is never earlier, because another
+    /// process under the holder's name may have been told the old end.
+    pub fn extend(self, before: Option<Timestamp>, now: ServerTime) -> Option<Timestamp> {
+        Some(before?.max(self.deadline(now)?))
+    }
 }
 
 /// A request for a lease failed. For some errors, it is unknown whether the lease was written.

@@ -52,7 +52,7 @@ pub struct AttemptRequest<'r> {
     pub holder: Holder<'r>,
     /// How many entries the holder wants.
     pub count: usize,
-    /// How long the lease lasts. If `None`, a new lease gets the default, and an existing lease keeps its end.
+    /// How long the lease lasts. If `None`, a new lease gets the default. An existing lease that ends later keeps its end.
     pub ttl: Option<Ttl>,
     /// The cluster that the holder will create; `None` if the holder creates no cluster.
     pub cluster: Option<&'r ClusterName>,
@@ -210,10 +210,10 @@ pub async fn attempt<S: LeaseStore>(store: &S, request: AttemptRequest<'_>) -> R
         return attempted;
     }
     let (given_back, error) = give_back(store, &progress.taken).await;
-    let mut attempt = attempted?;
     if let Some(error) = error {
         return Err(error);
     }
+    let mut attempt = attempted?;
     if let AttemptOutcome::Exhausted(states) = &mut attempt.outcome {
         let given_back = |(name, _): &&mut (String, Availability)| given_back.contains(&name.as_str());
         for (_, state) in states.iter_mut().filter(given_back) {

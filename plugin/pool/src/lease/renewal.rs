@@ -106,10 +106,7 @@ pub async fn renew<L: Renewable>(
             return Ok(None);
         };
         let now = store.now();
-        let deadline = match (L::deadline(&record), ttl.deadline(now)) {
-            (Some(before), Some(after)) => Some(before.max(after)),
-            _ => None,
-        };
+        let deadline = ttl.extend(L::deadline(&record), now);
         let after = L::extended(&record, deadline);
         let patch = lease.patch(&entry, &after, now.latest);
         match write_status(store, &entry, &patch).await? {

@@ -63,8 +63,8 @@ pub struct LeaseArguments {
     #[command(flatten)]
     pub holder: HolderArguments,
 
-    /// How long the lease or claim lasts, such as 2h; 0 means until the lease is released. Without --ttl, an existing lease
-    /// or claim keeps its end time [default: 24h, or --lifetime]
+    /// How long the lease or claim lasts, such as 2h; 0 means until the lease is released. Without --ttl, or if it ends later, an
+    /// existing lease or claim keeps its end time [default: 24h, or --lifetime]
     #[arg(long, value_name = "DURATION", value_parser = parse_ttl)]
     pub ttl: Option<Ttl>,
 

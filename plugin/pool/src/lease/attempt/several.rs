@@ -76,7 +76,8 @@ fn is_of(leased: &LeasedEntry, name: &str) -> bool {
 }
 
 /// Frees the entries that an attempt has taken, the last one first, unless another client has changed their leases. Nobody has
-/// been told of these leases, so nothing uses the entries. Returns the names of those that are free now, and the first error.
+/// been told of these leases, so nothing uses the entries. Returns the names of those that are free now, and the
+/// first error, which says that its entry may still be leased.
 pub(super) async fn give_back<'t>(
     store: &impl LeaseStore,
     taken: &'t [LeasedEntry],
@@ -86,7 +87,10 @@ pub(super) async fn give_back<'t>(
         match free(store, leased).await {
             Ok(is_free) => given_back.extend(is_free.then_some(leased.customization.as_str())),
             Err(error) => {
-                first_error.get_or_insert(error);
+                first_error.get_or_insert_with(|| LeaseError::InDoubt {
+                    customization: leased.customization.clone(),
+                    source: error.into_cause().into(),
+                });
             }
         }
     }

@@ -14,7 +14,10 @@ use crate::{
         queue::{EntrySet, Place, Queue},
         reuse::Reuse,
     },
-    objects::{entry::Reservation, record::LeaseState},
+    objects::{
+        entry::Reservation,
+        record::{LeaseRecord, LeaseState},
+    },
     store::LeaseStore as _,
     testing::{
         attempts::{attempt_by, request, run},
@@ -73,6 +76,32 @@ fn leasing_again_returns_the_same_lease_and_keeps_its_end() {
     .unwrap();
     assert!(matches!(again.outcome, AttemptOutcome::Leased(_)));
     assert_eq!(fake.record("a").deadline, None);
+}
+
+#[test]
+fn a_lease_that_another_process_renews_at_the_same_time_is_told_as_it_is_stored() {
+    let hours = |hours: u64| Some(Ttl::For(Duration::from_secs(hours * 3_600)));
+    for (ttl, expected) in [
+        (hours(1), "2026-11-21T07:00:00Z"),
+        (hours(2), "2026-11-21T07:00:00Z"),
+        (hours(3), "2026-11-21T08:00:00Z"),
+    ] {
+        let fake = Fake::free(&["a"]);
+        let before = lease("us", Some("2026-11-21T06:00:00Z"));
+        fake.put("a", &leased(&before)["status"]);
+        let renewed = LeaseRecord {
+            renewals: 1,
+            ..lease("us", Some("2026-11-21T07:00:00Z"))
+        };
+        // clusters, list: then the other process writes.
+        fake.put_late("a", &leased(&renewed)["status"], 2);
+        let found = run(attempt_by(&fake, &["a"], "us", |request| request.ttl = ttl)).unwrap();
+        let AttemptOutcome::Leased(leased) = found.outcome else {
+            panic!("{found:?}")
+        };
+        assert_eq!(leased.record.deadline, fake.record("a").deadline);
+        assert_eq!(leased.record.deadline.unwrap().to_string(), expected);
+    }
 }
 
 #[test]
@@ -312,7 +341,7 @@ fn a_faulty_write_leases_exactly_one_entry() {
 #[test]
 fn an_attempt_ends_even_if_others_change_its_entry_before_each_write() {
     for (names, second) in [(&["a"][..], Fault::Touched), (&["a", "b"], Fault::Overtaken)] {
-        let mut faults = [Some(Fault::Touched); 64];
+        let mut faults = [Some(Fault::Touched); 128];
         (faults[0], faults[1]) = (None, Some(second));
         let fake = Fake::free(names).with_faults(&faults);
         if names.len() == 1 {
@@ -321,8 +350,9 @@ fn an_attempt_ends_even_if_others_change_its_entry_before_each_write() {
         let change = |request: &mut AttemptRequest<'_>| request.count = names.len();
         let error = run(attempt_by(&fake, names, "us", change)).unwrap_err();
         assert_eq!(
-            error.to_string(),
-            "cannot end the lease of a: 32 attempts failed, because another client changed the object each time"
+            error.full_message(),
+            "it is unknown whether a is leased (to find out, run the same command again): cannot end the lease of a: 32 \
+             attempts failed, because another client changed the object each time"
         );
     }
 }

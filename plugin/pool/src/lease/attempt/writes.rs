@@ -77,7 +77,7 @@ fn record_again(
         },
         deadline: request
             .ttl
-            .map_or(before.deadline, |ttl| ttl.deadline(store.now())),
+            .map_or(before.deadline, |ttl| ttl.extend(before.deadline, store.now())),
         cluster: request.cluster.cloned(),
         ..before.after_confirmation()
     }
@@ -131,17 +131,36 @@ async fn write_lease(
     }
     // A check has seen the cluster of the holder.
     let is_used = leased.was_already_held && leased.record.state != LeaseState::Held;
-    if !is_used && let Some(clusters) = withdraw(store, &leased, request).await? {
-        return Ok(Some(RoundOutcome::Withdrawn(clusters)));
+    if !is_used {
+        match withdraw(store, &leased, request).await {
+            Ok(Some(clusters)) => return Ok(Some(RoundOutcome::Withdrawn(clusters))),
+            Ok(None) => {}
+            Err(error) => return Err(undo(store, &leased, error).await),
+        }
     }
     Ok(Some(RoundOutcome::Ended(AttemptOutcome::Leased(Box::new(
         leased,
     )))))
 }
 
+/// Frees an entry that this attempt has leased, because an error prevents that anybody is told of the lease. Returns the error, which
+/// says so if the entry may still be leased.
+async fn undo(store: &impl LeaseStore, leased: &LeasedEntry, error: LeaseError) -> LeaseError {
+    if leased.was_already_held || matches!(free(store, leased).await, Ok(true)) {
+        return error;
+    }
+    LeaseError::InDoubt {
+        customization: leased.customization.clone(),
+        source: error.into_cause().into(),
+    }
+}
+
+/// Whether the entry has this record, perhaps in another state. Another process under the same name may have renewed the same lease
+/// at the same time, with as many renewals but another deadline.
 pub(super) fn has_record(entry: Option<&Entry>, record: &LeaseRecord) -> bool {
+    let key = |record: &LeaseRecord| (record.id.clone(), record.renewals, record.deadline);
     entry.is_some_and(|entry| match entry.status.reservation() {
-        Reservation::Leased(found) => found.id == record.id && found.renewals == record.renewals,
+        Reservation::Leased(found) => key(&found) == key(record),
         _ => false,
     })
 }

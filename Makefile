@@ -126,6 +126,15 @@ soak: assets ## run RUNS randomized runs of pool lessees whose writes fail, from
 	cargo build --quiet --release --locked --package kubectl-kcp --package kcp-tests --bin kubectl-kcp --bin supervise --bin soak
 	$(target)/release/soak $(RUNS) $(SEED)
 
+.PHONY: simulate
+simulate: RUNS ?= 100000
+simulate: ## simulate RUNS schedules of the lease protocol, from SEED on, with faults and kills; a failure says the seed
+	RUNS=$(RUNS) SEED=$(or $(SEED),0) cargo test --release --locked --package kcp-pool --all-features --lib -- --ignored --nocapture many_schedules
+
+.PHONY: mutants
+mutants: ## bring back each known mistake in the lease protocol, in a copy of the sources, and require that the simulation finds it
+	tests/mutants/run.sh
+
 .PHONY: load
 load: assets ## send 2,000 reviews/s for two minutes, through a restart, new certificates and a new CA, and check each answer
 	cargo build --quiet --release --locked --package kcp-webhook --package kcp-tests --bin kcp-webhook --bin supervise --bin load

@@ -62,7 +62,7 @@ impl ServerClock {
 
 /// What the server's clock showed when this machine booted: bounds from the last response, and from all responses.
 #[derive(Clone, Copy, Debug, Default)]
-struct ClockBounds {
+pub struct ClockBounds {
     last: Option<Bounds>,
     /// The highest lower bound and the lowest upper bound of all responses.
     all: Option<Bounds>,
@@ -75,7 +75,8 @@ struct Bounds {
 }
 
 impl ClockBounds {
-    fn add(&mut self, date: Timestamp, sent: Duration, received: Duration) {
+    /// Records the `Date` of a response, and when the request was sent and the response was received, as time since boot.
+    pub fn add(&mut self, date: Timestamp, sent: Duration, received: Duration) {
         let before = |time: Timestamp, passed: Duration| time.checked_sub(passed);
         let late = date
             .checked_add(DATE_RESOLUTION)
@@ -91,7 +92,8 @@ impl ClockBounds {
         }));
     }
 
-    fn at(&self, since_boot: Duration) -> Option<ServerTime> {
+    /// The server's time at this time since boot; `None` before the first response.
+    pub fn at(&self, since_boot: Duration) -> Option<ServerTime> {
         let (last, all) = (self.last?, self.all?);
         Some(ServerTime {
             earliest: last.earliest.checked_add(since_boot).ok()?,

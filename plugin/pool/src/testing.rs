@@ -15,4 +15,6 @@ pub mod fake;
 pub mod objects;
 pub mod plans;
 pub mod reports;
+#[cfg(test)]
+mod simulation;
 pub mod states;

@@ -7,7 +7,7 @@ pub(crate) const TOPIC: Topic = Topic {
     accidents: &[
         Accident {
             references: &["openshift/release#32783"],
-            done: "Installs a second operator, whose older definition of ClusterPool has no inventory.",
+            done: "Installs a second operator, whose older ClusterPool CRD has no inventory.",
             seen: Seen::With("Hive's definitions"),
             outcome: "The API server drops the inventory without a word. Hive then creates clusters \
                       without their names and addresses.",

@@ -1,5 +1,5 @@
-//! What Hive loses sight of: an inventory that an old definition of ClusterPool drops, and Secrets that change after Hive has created
-//! clusters from them.
+//! What Hive loses sight of: an inventory that a server with an old ClusterPool CRD drops, and Secrets that change after Hive has
+//! created clusters from them.
 
 #![expect(
     clippy::unwrap_used,
@@ -25,10 +25,10 @@ use crate::pool_repair::LONG_AGO;
 use crate::shared::with_management_cluster;
 
 const BY_HIVE: &str = "--hive=yes";
-const DROPS: &str = "the server's definition of ClusterPool has no field spec.inventory, so the server drops the inventory; upgrade \
+const DROPS: &str = "the server's ClusterPool CRD has no field spec.inventory, so the server drops the inventory; upgrade \
                      Hive's CRDs";
 
-/// Replaces the definition of ClusterPool by that of a Hive without inventories: the same without `spec.inventory`.
+/// Replaces the ClusterPool CRD with that of a Hive without inventories: the same without `spec.inventory`.
 async fn serve_definition_without_inventory(api: &ApiServer) -> Result<()> {
     let spec = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
     let removal = json!([
@@ -120,7 +120,7 @@ fn an_inventory_that_an_old_definition_drops_is_reported() {
             ensure!(
                 status
                     .stdout
-                    .contains("or an older definition of ClusterPool dropped it"),
+                    .contains("or the server dropped it, because its ClusterPool CRD was older"),
                 "{status}"
             );
             Ok(())

@@ -38,7 +38,7 @@ pub(crate) struct Health {
     pub(crate) cluster: ClusterReader,
     pub(crate) configuration: Arc<CurrentConfiguration>,
     pub(crate) phase: watch::Receiver<Phase>,
-    /// Limits how often the entries of pools are counted, which takes long and delays probes.
+    /// Limits how often the entries of pools are counted, because counting takes a long time and delays probes.
     pub(crate) pools_counted: RateLimit,
 }
 

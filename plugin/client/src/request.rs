@@ -114,7 +114,7 @@ impl Pages<'_> {
 
 impl Connection {
     /// Sends a read request like [`Connection::read`], and returns the JSON of the response. `build` builds the request of each
-    /// attempt. Not generic over the kind, because the compiler takes long for the code of a request.
+    /// attempt. Not generic over the kind, because the code of a request takes a long time to compile.
     pub(crate) async fn read_text(
         &self,
         action: &Action,

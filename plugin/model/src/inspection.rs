@@ -69,10 +69,10 @@ pub struct Preflight {
     pub scale_down: Permission,
     /// Whether the controller would replace every Machine.
     pub rollout: Permission,
-    /// Whether the controller would replace each Machine if it were unhealthy, ordered by the names of the Machines.
+    /// For each Machine, whether the controller would replace it if it were unhealthy. Ordered by the names of the Machines.
     pub remediation: Vec<Remediation>,
-    /// Whether `kubectl kcp machine replace` would delete each Machine that is not being deleted, ordered by the names of
-    /// the Machines.
+    /// For each Machine that is not being deleted yet, whether `kubectl kcp machine replace` would delete it.
+    /// Ordered by the names of the Machines.
     pub replacement: Vec<Remediation>,
 }
 

@@ -74,7 +74,7 @@ pub struct Plan {
     pub replicas: usize,
     pub current: KubeadmControlPlaneSpec,
     pub desired: Desired,
-    /// Whether each Machine is outdated, ordered by the names of the Machines.
+    /// For each Machine, whether it is outdated. Ordered by the names of the Machines.
     pub verdicts: Vec<MachineDifference>,
     /// The time of a rollout that is planned for later. `None` if none is planned.
     pub planned_rollout_time: Option<Timestamp>,

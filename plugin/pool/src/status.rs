@@ -69,7 +69,8 @@ pub struct PoolState {
     pub creation_obstacles: Vec<String>,
     /// What is known about the inventory, if the pool has none.
     pub lost_inventory: LostInventory,
-    /// The number of workers in the install-config template, if Hive changes it after the installation.
+    /// The number of workers in the install-config template; `None` unless Hive gives each cluster a different number after
+    /// its installation.
     pub template_workers: Option<i64>,
     /// One sentence for each kind of object, and for each Secret, that could not be read.
     pub unread_kinds: Vec<String>,

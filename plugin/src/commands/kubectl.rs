@@ -108,6 +108,6 @@ fn exec(kubeconfig: &[u8], arguments: &[OsString]) -> io::Error {
 fn exec(_kubeconfig: &[u8], _arguments: &[OsString]) -> io::Error {
     io::Error::new(
         io::ErrorKind::Unsupported,
-        "kubectl can read a kubeconfig without a file only on Linux",
+        "only on Linux can this command give kubectl the kubeconfig without writing it to a disk",
     )
 }

@@ -387,8 +387,8 @@ mod tests {
                 RefusedBy::Command,
                 &[
                     "etcd member node-m2 of Machine m2 does not respond: gone",
-                    "the controller's conditions do not show this problem now, so it would begin a deletion that never ends: etcd refuses \
-                     to remove a running member while member node-m2 of Machine m2 does not respond",
+                    "the controller does not see this problem in the conditions now, so it would begin a deletion that \
+                     never ends: etcd refuses to remove a running member while member node-m2 of Machine m2 does not respond",
                 ],
             );
             let way_out = "repair the member, or replace its Machine: kubectl kcp machine replace m2 -n d";

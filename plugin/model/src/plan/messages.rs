@@ -130,7 +130,7 @@ pub fn why(step: &PlanStep) -> String {
         Choice::AtRandom => Some("chosen at random"),
     };
     let undetected = step.is_undetected.then_some(
-        "the controller itself does not wait, because its conditions do not show this problem now",
+        "the controller itself does not wait, because it does not see this problem in the conditions now",
     );
     let endless = step.refusal.as_ref().map(|_| "this step never ends");
     let parts = [
@@ -273,7 +273,7 @@ pub fn no_plan(no_plan: &NoPlan) -> String {
 
 /// Says why the plugin refuses a change although the controller would take its first step.
 pub fn quorum_risk(QuorumRisk { votes, refusal }: &QuorumRisk) -> String {
-    let begins = "the controller's conditions do not show this problem now";
+    let begins = "the controller does not see this problem in the conditions now";
     match refusal {
         Some(refusal) => {
             let begins = match refusal.change {

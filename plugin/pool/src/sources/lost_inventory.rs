@@ -1,4 +1,4 @@
-//! Finds inventories that the server dropped. A server whose definition of ClusterPool is older than inventories drops
+//! Finds inventories that the server dropped. A server whose ClusterPool CRD is older than inventories drops
 //! `spec.inventory` without an error, and Hive then creates clusters without customizations.
 
 use kcp_api::{ClusterPool, kind::CLUSTER_POOL, metadata::Object as _, names::annotation};
@@ -17,7 +17,7 @@ pub struct LostInventory {
 }
 
 /// What to say if the server drops the inventory.
-pub const DROPS: &str = "the server's definition of ClusterPool has no field spec.inventory, so the server drops the inventory; upgrade \
+pub const DROPS: &str = "the server's ClusterPool CRD has no field spec.inventory, so the server drops the inventory; upgrade \
                      Hive's CRDs";
 
 impl LostInventory {
@@ -32,11 +32,11 @@ impl LostInventory {
         Some(match self.is_dropped {
             Some(true) => format!("{applied}: {DROPS}, and apply the manifest again"),
             Some(false) => format!(
-                "{applied}: another client removed it, or an older definition of ClusterPool dropped it; apply the manifest again, \
-                 with or without the inventory"
+                "{applied}: another client removed it, or the server dropped it, because its ClusterPool CRD was older; apply the \
+                 manifest again, with or without the inventory"
             ),
             None => format!(
-                "{applied}; it is unknown whether the server drops it, because the server's definition of ClusterPool cannot be read"
+                "{applied}; it is unknown whether the server drops it, because the server's ClusterPool CRD cannot be read"
             ),
         })
     }
@@ -128,7 +128,7 @@ mod tests {
     async fn what_the_schema_and_the_last_manifest_say() {
         const APPLIED: &str =
             "the manifest that was last applied has an inventory (host-a, host-b), but the pool has none";
-        const DROPS: &str = "the server's definition of ClusterPool has no field spec.inventory, so the server drops the inventory; \
+        const DROPS: &str = "the server's ClusterPool CRD has no field spec.inventory, so the server drops the inventory; \
                              upgrade Hive's CRDs";
         let old = || schema(&json!({"size": {}}));
         let new = || schema(&json!({"inventory": {}}));
@@ -156,8 +156,8 @@ mod tests {
                 with_inventory(),
                 Some(false),
                 Some(format!(
-                    "{APPLIED}: another client removed it, or an older definition of ClusterPool dropped it; apply the manifest \
-                     again, with or without the inventory"
+                    "{APPLIED}: another client removed it, or the server dropped it, because its ClusterPool CRD was older; apply \
+                     the manifest again, with or without the inventory"
                 )),
                 None,
             ),
@@ -167,7 +167,7 @@ mod tests {
                 with_inventory(),
                 None,
                 Some(format!(
-                    "{APPLIED}; it is unknown whether the server drops it, because the server's definition of ClusterPool cannot be \
+                    "{APPLIED}; it is unknown whether the server drops it, because the server's ClusterPool CRD cannot be \
                      read"
                 )),
                 None,

@@ -73,8 +73,8 @@ impl SecretFacts {
                  ClusterDeployment"
             )),
             Comparison::Unknown(why) => Some(format!(
-                "{changed}; it is unknown whether the cluster was created from an older one, because their content could not be \
-                 compared: {why}"
+                "{changed}; it is unknown whether the cluster has an older install-config, because its install-config \
+                 could not be compared with the template: {why}"
             )),
         }
     }

@@ -46,7 +46,7 @@ async fn read(connection: &Connection, selection: &Selection) -> Result<Vec<Labe
     }
 }
 
-/// Runs `node labels set`. Writes nothing if the change is refused for one Node.
+/// Runs `node labels set`. Writes nothing if the change is refused for any of the Nodes.
 pub(super) async fn run(arguments: &SetArguments, session: &Session) -> anyhow::Result<Verdict> {
     let (selection, edit) = arguments.request.parse()?;
     let confirm = arguments.confirm;

@@ -8,14 +8,14 @@ use super::{Absence, Answer};
 /// The state of a name that a component does not know.
 const UNKNOWN: &str = "-";
 
-/// What the minor versions of a component know.
+/// The names that a component knows in each minor version, such as flags or feature gates, with the state of each name.
 #[derive(Debug)]
 pub(super) struct Table {
     minors: Vec<u64>,
     rows: HashMap<&'static str, Row>,
 }
 
-/// What the minor versions know about a name.
+/// The state of one name in each minor version.
 #[derive(Debug)]
 pub(super) struct Row {
     /// The states in the order of the minor versions, each with the first minor version that has it.

@@ -48,7 +48,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "machine-image-kept",
-        summary: "a template that names an image should change together with the minor version",
+        summary: "a minor upgrade should replace an infrastructure template that names an image",
         why: "The templates of some providers name one image, which contains the kubelet and kubeadm. If only the version \
               changes, new Machines have the old kubelet and kubeadm, and join with the wrong version, or not at all.",
         operations: ON_UPDATE,

@@ -38,7 +38,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "topology-rollout-unsupported",
-        summary: "a topology plans a rollout only through a v1beta2 template",
+        summary: "a topology must not set rollout.after with a v1beta1 control plane template",
         why: "The topology controller writes the time to spec.rollout.after, in the API version in which it last applied the control \
               plane. v1beta1 has no such field, so each of its reconciles fails until the time is removed from the Cluster.",
         operations: ON_UPDATE,

@@ -64,8 +64,8 @@ impl UploadedCertificates {
 pub fn refuse_machines(nodes: &[LabelledNode]) -> Option<Refusal> {
     let machine = nodes.iter().find_map(|node| node.machine.as_ref())?;
     let why = format!(
-        "Machines of Cluster API run the control plane, such as {machine}: an etcd member without a Machine would block every \
-         later change of the control plane"
+        "the control plane consists of Machines that Cluster API manages, such as {machine}: an etcd member without a Machine \
+         would block every later change of the control plane"
     );
     let remedy = format!(
         "add a Machine in the management cluster: kubectl kcp scale NAME --replicas N -n {}",

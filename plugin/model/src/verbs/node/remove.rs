@@ -71,7 +71,7 @@ impl RemovableNode {
 /// Refuses to remove a member without a Node from a control plane of Cluster API, because the Machine of the member may exist.
 pub fn refuse_member_of_machines(nodes: &[LabelledNode]) -> Option<Refusal> {
     let machine = nodes.iter().find_map(|node| node.machine.as_ref())?;
-    let why = format!("Machines of Cluster API run the control plane, such as {machine}");
+    let why = format!("the control plane consists of Machines that Cluster API manages, such as {machine}");
     let remedy = format!(
         "find out in the management cluster which Machine has the member: kubectl kcp status -n {}",
         machine.namespace_in_command()

@@ -39,7 +39,8 @@ impl fmt::Display for Deviation {
                  a tilde"
             }
             Self::CountsFromEnd => {
-                "only Hive reads the index -1 as the last item of a list; count the index from the start"
+                "RFC 6902 has no index -1, although Hive reads it as the last item of a list; write the item's \
+                 index, counted from 0"
             }
             Self::ReadsIndex => {
                 "an index must not have a sign or a leading zero, although Hive accepts them; remove the \

@@ -170,8 +170,8 @@ fn rejects_patches_that_neither_the_rfc_nor_hive_applies() {
 #[test]
 fn reports_patches_that_only_hive_applies() {
     const ABSENT: &str = "the field does not exist, and Hive would add it; to add the field, use op add";
-    const END: &str =
-        "only Hive reads the index -1 as the last item of a list; count the index from the start";
+    const END: &str = "RFC 6902 has no index -1, although Hive reads it as the last item of a list; write the item's index, \
+         counted from 0";
     const INDEX: &str = "an index must not have a sign or a leading zero, although Hive accepts them; remove the sign or \
          the zero";
     const TILDE: &str = "the path has a ~ that is neither ~0 nor ~1, and Hive would leave this ~ unchanged; write ~0 for a \

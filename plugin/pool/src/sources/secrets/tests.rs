@@ -90,7 +90,8 @@ async fn a_changed_template_is_compared_with_the_install_config_of_each_older_cl
     const CHANGED: &str = "secret/template, the install-config template, changed at 2026-11-21T05:00:00Z";
     const DIFFERS: &str = ", and the cluster has another install-config than Hive would create now; to replace the cluster, delete \
                            the ClusterDeployment";
-    const UNKNOWN: &str = "; it is unknown whether the cluster was created from an older one, because their content could not be compared: ";
+    const UNKNOWN: &str = "; it is unknown whether the cluster has an older install-config, because its install-config could not be \
+                           compared with the template: ";
     let template = |changed| ("d/template", (200, secret(TEMPLATE, changed)));
     let forbidden = |secret| (secret, failure(403, "Forbidden", "no"));
     let decided = || json!({"skipMachinePools": true});

@@ -72,7 +72,7 @@ pub struct JoinScriptArguments {
     #[arg(long, value_name = "DURATION", value_parser = parse_timeout, default_value = "5m")]
     pub ready_timeout: Duration,
 
-    /// Join the host as a member of the control plane; refused if Machines of Cluster API run the control plane
+    /// Join the host as a member of the control plane; refused if Cluster API manages the Machines of the control plane
     #[arg(long, requires = "certificate_key_file")]
     pub control_plane: bool,
 

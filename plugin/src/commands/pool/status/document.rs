@@ -41,7 +41,7 @@ pub(crate) struct PoolStatus {
     /// Hive knows.
     version: Option<String>,
     capacity: CapacityDocument,
-    /// Whether the server drops an inventory, because its definition of ClusterPool has no field `spec.inventory`. Absent if the
+    /// Whether the server drops an inventory, because its ClusterPool CRD has no field `spec.inventory`. Absent if the
     /// pool has an inventory, or if this is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     drops_inventory: Option<bool>,

@@ -306,7 +306,7 @@ fn template(observed: &Snapshot) -> Need {
 fn restoring_program(observed: &Snapshot, machine: &Machine) -> Need {
     const ID: &str = "host-can-restore";
     const INSTALL: &str =
-        "install etcdutl on the host of the Machine, in the version of its etcd, in a folder on PATH";
+        "on the host of the Machine, install etcdutl in a folder on PATH; its version must be that of etcd";
     let name = machine.name();
     let unknown = |why: &str| Need::unknown(ID, format!("Machine {name}: {why}"), INSTALL.to_owned());
     let Some(node) = observed.node_of(machine) else {

@@ -173,6 +173,8 @@ impl Observer {
             has_control_plane_label: true,
             has_control_plane_taint: true,
             is_unreachable: false,
+            problems: Vec::new(),
+            taints: vec!["node-role.kubernetes.io/control-plane:NoSchedule".to_owned()],
             created: None,
             provider_id: None,
             machine: None,
@@ -209,6 +211,8 @@ impl Observer {
                 ready_since: None,
                 is_deleting: false,
                 message: None,
+                restarts: 0,
+                last_exit: None,
                 crash_loop: None,
                 forces_new_cluster: false,
             })

@@ -437,6 +437,8 @@ mod tests {
                 ready_since: None,
                 is_deleting: false,
                 message: None,
+                restarts: 0,
+                last_exit: None,
                 crash_loop: None,
                 forces_new_cluster: false,
             }])

@@ -275,6 +275,8 @@ fn workloads() -> impl Strategy<Value = Workload> {
         has_control_plane_label: marked,
         has_control_plane_taint: is_unreachable,
         is_unreachable,
+        problems: Vec::new(),
+        taints: Vec::new(),
         etcd_images: Vec::new(),
     });
     let pod = (
@@ -291,6 +293,8 @@ fn workloads() -> impl Strategy<Value = Workload> {
         ready,
         ready_since: None,
         is_deleting: deleting,
+        restarts: 0,
+        last_exit: None,
         crash_loop: None,
         forces_new_cluster: false,
     });

@@ -1,6 +1,7 @@
 //! The objects of the workload cluster, as its API server reports them.
 
 use jiff::Timestamp;
+use kcp_api::Condition;
 
 use crate::snapshot::Reading;
 
@@ -77,6 +78,10 @@ pub struct Node {
     pub has_control_plane_taint: bool,
     /// Whether the node has the taint `node.kubernetes.io/unreachable:NoExecute`.
     pub is_unreachable: bool,
+    /// The conditions that report a problem: `Ready` if it is not True, and each other condition that is not False.
+    pub problems: Vec<Condition>,
+    /// The taints, as `KEY:EFFECT` or `KEY=VALUE:EFFECT`.
+    pub taints: Vec<String>,
     /// The names, with tags, of the images of etcd that the kubelet lists.
     pub etcd_images: Vec<String>,
 }
@@ -93,6 +98,10 @@ pub struct StaticPod {
     pub is_deleting: bool,
     /// Why a container of the pod is waiting or has terminated, on one line. `None` if all run.
     pub message: Option<String>,
+    /// How many times its containers have been restarted.
+    pub restarts: u32,
+    /// How a container last ended before it was restarted, such as `exit code 1: unknown flag: --a`. `None` if none was.
+    pub last_exit: Option<String>,
     /// `None` unless kubelet waits before it starts a container again (`CrashLoopBackOff`).
     pub crash_loop: Option<CrashLoop>,
     /// Whether its command has `--force-new-cluster`, with which each start of etcd removes all other members.
@@ -130,6 +139,12 @@ impl Component {
             Self::Scheduler => "kube-scheduler",
             Self::Etcd => "etcd",
         }
+    }
+
+    /// The command that shows the component's log on the host, which needs no API server.
+    pub fn log_command_on_host(self) -> String {
+        let name = self.as_str();
+        format!("crictl logs $(crictl ps -a --name {name} --latest -q)")
     }
 }
 

@@ -97,6 +97,8 @@ fn workload() -> Workload {
         has_control_plane_label: true,
         has_control_plane_taint: true,
         is_unreachable: false,
+        problems: Vec::new(),
+        taints: vec!["node-role.kubernetes.io/control-plane:NoSchedule".to_owned()],
         etcd_images: Vec::new(),
     });
     let worker = Node {
@@ -115,6 +117,8 @@ fn workload() -> Workload {
             ready_since: Some(minutes_ago(60)),
             is_deleting: false,
             message: None,
+            restarts: 0,
+            last_exit: None,
             crash_loop: None,
             forces_new_cluster: false,
         })

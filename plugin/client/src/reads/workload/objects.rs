@@ -4,9 +4,12 @@ use jiff::Timestamp;
 use k8s_openapi::api::{
     apps::v1::{DaemonSet, Deployment},
     coordination::v1::Lease,
-    core::v1::{self, ConfigMap, ContainerStatus, Pod, PodSpec},
+    core::v1::{self, ConfigMap, ContainerStatus, NodeCondition, Pod, PodSpec, Taint},
 };
-use kcp_api::names::{TAINT_UNREACHABLE, annotation, label};
+use kcp_api::{
+    Condition, ConditionStatus,
+    names::{TAINT_UNREACHABLE, annotation, label},
+};
 use serde::Deserialize;
 
 use crate::reads::failure::one_line;
@@ -60,8 +63,43 @@ pub fn node(node: v1::Node) -> Node {
         has_control_plane_label: labels.contains_key(label::NODE_CONTROL_PLANE),
         has_control_plane_taint: has_taint(label::NODE_CONTROL_PLANE, "NoSchedule"),
         is_unreachable: has_taint(TAINT_UNREACHABLE, "NoExecute"),
+        problems: status
+            .conditions
+            .into_iter()
+            .flatten()
+            .filter_map(problem)
+            .collect(),
+        taints: taints.iter().map(taint_text).collect(),
         etcd_images,
     }
+}
+
+/// The condition if it reports a problem.
+fn problem(condition: NodeCondition) -> Option<Condition> {
+    let status = match condition.status.as_str() {
+        "True" => ConditionStatus::True,
+        "False" => ConditionStatus::False,
+        _ => ConditionStatus::Unknown,
+    };
+    let good = if condition.type_ == "Ready" {
+        ConditionStatus::True
+    } else {
+        ConditionStatus::False
+    };
+    (status != good).then(|| Condition {
+        type_: condition.type_,
+        status,
+        reason: condition.reason.unwrap_or_default(),
+        message: one_line(&condition.message.unwrap_or_default()),
+        last_transition_time: condition.last_transition_time.map(|time| time.0),
+        observed_generation: None,
+    })
+}
+
+fn taint_text(taint: &Taint) -> String {
+    let value = taint.value.as_ref().filter(|value| !value.is_empty());
+    let value = value.map_or_else(String::new, |value| format!("={value}"));
+    format!("{}{value}:{}", taint.key, taint.effect)
 }
 
 /// Extracts the fields of a static pod. `None` if the pod's name is not `COMPONENT-NODE`, as kubeadm names static pods.
@@ -86,12 +124,22 @@ pub fn static_pod(pod: Pod) -> Option<StaticPod> {
     let containers = || status.container_statuses.iter().flatten();
     let problem = containers().find_map(|container| {
         let problem = container_problem(container)?;
-        Some(match last_end(container) {
-            Some(end) => format!("{problem}; {end}"),
+        let is_waiting = container
+            .state
+            .as_ref()
+            .is_some_and(|state| state.waiting.is_some());
+        Some(match last_exit(container).filter(|_| is_waiting) {
+            Some(exit) => format!(
+                "{problem}; restarted {} times, last {exit}",
+                container.restart_count
+            ),
             None => problem,
         })
     });
     let crash_loop = containers().find_map(crash_loop);
+    let restarts = containers().map(|container| u32::try_from(container.restart_count).unwrap_or_default());
+    let restarts = restarts.sum();
+    let last_exit = containers().find_map(last_exit);
     Some(StaticPod {
         component,
         node,
@@ -100,6 +148,8 @@ pub fn static_pod(pod: Pod) -> Option<StaticPod> {
         ready_since,
         is_deleting: pod.metadata.deletion_timestamp.is_some(),
         message: problem.or_else(|| reason_and_message(status.reason, status.message)),
+        restarts,
+        last_exit,
         crash_loop,
         forces_new_cluster,
     })
@@ -129,10 +179,9 @@ fn crash_loop(container: &ContainerStatus) -> Option<CrashLoop> {
     })
 }
 
-/// Describes how a container last ended, and how many times it has restarted, if it waits for its next start. The message is the
-/// one that the container wrote; kubeadm's static pods usually write none.
-fn last_end(container: &ContainerStatus) -> Option<String> {
-    container.state.as_ref()?.waiting.as_ref()?;
+/// How a container ended before it was restarted. The message is the one that the container wrote; kubeadm's static pods usually
+/// write none.
+fn last_exit(container: &ContainerStatus) -> Option<String> {
     let ended = container.last_state.as_ref()?.terminated.as_ref()?;
     let message = ended
         .message
@@ -140,10 +189,7 @@ fn last_end(container: &ContainerStatus) -> Option<String> {
         .map(one_line)
         .filter(|message| !message.is_empty());
     let message = message.map_or_else(String::new, |message| format!(": {message}"));
-    let (restarts, code) = (container.restart_count, ended.exit_code);
-    Some(format!(
-        "restarted {restarts} times, last exit code {code}{message}"
-    ))
+    Some(format!("exit code {}{message}", ended.exit_code))
 }
 
 pub fn reason_and_message(reason: Option<String>, message: Option<String>) -> Option<String> {
@@ -233,6 +279,8 @@ mod tests {
     use serde::de::DeserializeOwned;
     use serde_json::{Value, json};
 
+    use kcp_api::{Condition, ConditionStatus};
+
     use super::{
         Addon, Component, ControllerLease, CrashLoop, KubeadmConfigMap, Node, StaticPod, daemon_set_addon,
         deployment_addon, kubeadm_config, lease, node, reports_failed_etcd, static_pod,
@@ -295,6 +343,8 @@ mod tests {
                 has_control_plane_label: true,
                 has_control_plane_taint: true,
                 is_unreachable: false,
+                problems: Vec::new(),
+                taints: vec!["node-role.kubernetes.io/control-plane:NoSchedule".to_owned()],
                 etcd_images: vec!["registry.k8s.io/etcd:3.6.6-0".to_owned()],
             }
         );
@@ -306,7 +356,7 @@ mod tests {
             "metadata": {"name": "n1"},
             "spec": {"taints": [
                 {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"},
-                {"key": "node-role.kubernetes.io/control-plane", "effect": "NoExecute"},
+                {"key": "node-role.kubernetes.io/control-plane", "value": "a", "effect": "NoExecute"},
             ]},
             "status": {"conditions": [{"type": "Ready", "status": "Unknown"}]},
         })));
@@ -315,11 +365,34 @@ mod tests {
             Node {
                 name: "n1".to_owned(),
                 is_unreachable: true,
+                problems: vec![Condition {
+                    type_: "Ready".to_owned(),
+                    status: ConditionStatus::Unknown,
+                    reason: String::new(),
+                    message: String::new(),
+                    last_transition_time: None,
+                    observed_generation: None,
+                }],
+                taints: [
+                    "node.kubernetes.io/unreachable:NoExecute",
+                    "node-role.kubernetes.io/control-plane=a:NoExecute",
+                ]
+                .map(str::to_owned)
+                .to_vec(),
                 ..Node::default()
             }
         );
-        let not_ready = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
-        assert_eq!(node(object(not_ready)).ready, Some(false));
+        let conditions = json!([
+            {"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "no CNI\nplugin"},
+            {"type": "DiskPressure", "status": "True"}, {"type": "MemoryPressure", "status": "False"},
+        ]);
+        let not_ready = node(object(json!({"status": {"conditions": conditions}})));
+        assert_eq!(not_ready.ready, Some(false));
+        let problems = not_ready.problems.iter();
+        let problems: Vec<_> = problems
+            .map(|problem| (problem.type_.as_str(), problem.message.as_str()))
+            .collect();
+        assert_eq!(problems, [("Ready", "no CNI plugin"), ("DiskPressure", "")]);
     }
 
     fn pod(name: &str, status: &Value) -> Option<StaticPod> {
@@ -350,6 +423,8 @@ mod tests {
                 ready_since: "2026-03-01T12:01:00Z".parse().ok(),
                 is_deleting: false,
                 message: None,
+                restarts: 0,
+                last_exit: None,
                 crash_loop: None,
                 forces_new_cluster: false,
             });
@@ -374,6 +449,12 @@ mod tests {
         let loops = pod("etcd-n-1", &json!({"containerStatuses": crashed})).and_then(|pod| pod.crash_loop);
         let ended_at = "2026-03-01T12:01:00Z".parse().ok();
         assert_eq!(loops, Some(CrashLoop { ended: ended_at }));
+        let crashing = pod("etcd-n-1", &json!({"containerStatuses": crashed})).expect("a static pod");
+        let last_exit = crashing.last_exit.as_deref();
+        assert_eq!(
+            (crashing.restarts, last_exit),
+            (4, Some("exit code 1: unknown flag: --no-such"))
+        );
         let ended = json!([{"name": "etcd", "ready": false, "restartCount": 4, "image": "", "imageID": "",
             "state": {"terminated": {"exitCode": 137}}}]);
         let running = json!([{"name": "etcd", "ready": true, "restartCount": 0, "image": "", "imageID": "",

@@ -150,6 +150,8 @@ fn add_learner(observed: &mut Snapshot) {
         ready_since: None,
         is_deleting: false,
         message: None,
+        restarts: 0,
+        last_exit: None,
         crash_loop: None,
         forces_new_cluster: false,
     });

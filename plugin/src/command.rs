@@ -350,10 +350,11 @@ mod tests {
     }
 
     /// The commands that change nothing in a cluster.
-    const READERS: [&str; 27] = [
+    const READERS: [&str; 28] = [
         "status",
         "why",
         "plan",
+        "machine diagnose",
         "rollout status",
         "rollout history",
         "audit",

@@ -102,14 +102,18 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
 /// The value for `{version}` and `VERSION`.
 const VERSION: &str = "v1.36.0";
 
-/// Replaces `{name}`, `NAME` and `N` in a word with 1, which is a valid name, number, time and file.
+/// Replaces `{name}`, `NAME` and `N` in a word with 1, which is a valid name, number, time and file, but no version or component.
 fn filled(word: &str) -> String {
     let mut filled = String::new();
     let mut rest = word;
     while let Some((before, after)) = rest.split_once('{') {
         let (name, after) = after.split_once('}').unwrap_or_default();
         filled += before;
-        filled += if name == "version" { VERSION } else { "1" };
+        filled += match name {
+            "version" => VERSION,
+            "component" => "etcd",
+            _ => "1",
+        };
         rest = after;
     }
     filled += rest;

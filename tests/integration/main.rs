@@ -25,6 +25,7 @@ mod customization_holder;
 mod dead_members;
 mod debug_bundle;
 mod deletion;
+mod diagnosis;
 mod documents;
 mod drain_forecast;
 mod etcd;

@@ -289,6 +289,8 @@ fn needed(resource: &str, verb: &str) -> Result<(&'static str, bool, bool)> {
         ("leases", "get") => ("leases.coordination.k8s.io", false, false),
         // Read only for a Cluster with a managed topology.
         ("machinedeployments", "list") => ("machinedeployments.cluster.x-k8s.io", false, false),
+        // Read only by `machine diagnose` for a worker.
+        ("machinesets", "list") => ("machinesets.cluster.x-k8s.io", false, false),
         ("machinepools", "list") => ("machinepools.cluster.x-k8s.io", false, false),
         ("clusterclasses", "get") => ("clusterclasses.cluster.x-k8s.io", false, false),
         // Read only while a change is pending.

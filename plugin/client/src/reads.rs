@@ -10,6 +10,7 @@
 //! - [`workload_and_etcd`]: the workload cluster ([`workload`]) and, through it, [`etcd`], with credentials from Secrets
 //! - [`component_logs`]: the logs of its components, from the kubelets
 //! - [`change`], [`machine`]: what decides whether it, or one of its Machines, may be changed
+//! - [`diagnosis`]: all that is known about one Machine
 //! - [`first_machine`]: what exists only on the Node of the first Machine; [`drain`]: what decides how Nodes are drained
 //! - [`rollout_events`], [`failed_writes`]: the Events about it
 //!
@@ -36,6 +37,7 @@ pub mod cluster_info;
 pub mod component_logs;
 pub mod controller_lease;
 pub mod deprecated_apis;
+pub mod diagnosis;
 pub mod drain;
 pub mod etcd;
 pub mod extensions;

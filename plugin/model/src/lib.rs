@@ -7,6 +7,7 @@
 //! - [`validation`]: the Pods that validate the Nodes of a cluster, and the result of each check
 //! - [`bundle`]: the files of a debug bundle, without secrets
 //! - [`component_log`]: the lines of the log of a component
+//! - [`diagnosis`]: all that is known about one Machine
 //! - [`why`]: who acts next on a control plane, since when, and why
 //! - [`timeline`]: what happened to a control plane, in the order of time
 //! - [`verbs`]: one decision for each command that writes
@@ -62,6 +63,7 @@ pub mod change;
 pub mod checks;
 pub mod component_log;
 pub mod controller_release;
+pub mod diagnosis;
 pub mod drain;
 pub mod duration;
 pub mod etcd_upgrade;

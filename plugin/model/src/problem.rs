@@ -14,7 +14,8 @@ use crate::{
     snapshot::{Snapshot, change::MachineSnapshot, management::describe_owner},
 };
 pub use text::{
-    CONTROLLER_HINT, SAFE_ETCD_HINT, alarm_hint, alarm_message, leader_hint, resume_machine_hint,
+    CONTROLLER_HINT, SAFE_ETCD_HINT, alarm_hint, alarm_message, diagnose_command, leader_hint,
+    resume_machine_hint,
 };
 
 /// How messages name the controller that reconciles control planes.

@@ -87,6 +87,23 @@ pub struct RolloutEvent {
     pub reporter: Option<String>,
 }
 
+impl From<ReportedEvent> for RolloutEvent {
+    /// The Event of an object that exists.
+    fn from(event: ReportedEvent) -> Self {
+        Self {
+            first: event.first_reported,
+            last: event.last_reported,
+            kind: event.regarding.kind,
+            name: event.regarding.name,
+            deleted: false,
+            warning: event.is_warning,
+            reason: event.reason,
+            note: event.note,
+            reporter: event.reporter,
+        }
+    }
+}
+
 /// A Machine that no longer exists, and what its Events say.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
@@ -167,15 +184,8 @@ pub fn select(
             selected.add_deleted(known_by, &event);
         }
         selected.events.push(RolloutEvent {
-            first: event.first_reported,
-            last: event.last_reported,
-            kind: event.regarding.kind,
-            name: event.regarding.name,
             deleted: deleted.is_some(),
-            warning: event.is_warning,
-            reason: event.reason,
-            note: event.note,
-            reporter: event.reporter,
+            ..event.into()
         });
     }
     selected

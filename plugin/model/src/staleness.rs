@@ -13,8 +13,12 @@ use kcp_api::{Condition, KubeadmControlPlane, Machine, Object as _};
 use serde::Serialize;
 
 use crate::{
-    duration::format_duration, join_times::JoinLimit, plan::state::component_conditions, problem::Problem,
-    snapshot::Snapshot, topology,
+    duration::format_duration,
+    join_times::JoinLimit,
+    plan::state::component_conditions,
+    problem::{Problem, diagnose_command},
+    snapshot::Snapshot,
+    topology,
 };
 use refused_write::RefusedWrite;
 
@@ -267,7 +271,7 @@ impl StuckProblem {
 
     pub fn hint(&self, namespace: &str, name: &str) -> String {
         match self.blocker.machine() {
-            Some(machine) => format!("kubectl describe machine {machine} -n {namespace}"),
+            Some(machine) => diagnose_command(machine, namespace),
             None => self
                 .blocker
                 .hint(namespace, name)

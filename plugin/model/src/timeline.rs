@@ -107,8 +107,17 @@ pub fn timeline(records: &Records<'_>, since: Option<Timestamp>, now: Timestamp)
             .iter()
             .filter_map(|remediation| of_remediation(remediation, observed)),
     );
-    entries.extend(reported.iter().map(of_event));
+    entries.extend(reported.iter().map(TimelineEntry::of_event));
     entries.retain(|entry| since.is_none_or(|since| entry.until.unwrap_or(entry.at) >= since));
+    sort(&mut entries);
+    Timeline {
+        entries,
+        unknown: unknown(records, now),
+    }
+}
+
+/// Sorts entries by time, then by source.
+pub fn sort(entries: &mut [TimelineEntry]) {
     entries.sort_by(|one, other| {
         (one.at, one.source, &one.object, &one.what).cmp(&(
             other.at,
@@ -117,10 +126,6 @@ pub fn timeline(records: &Records<'_>, since: Option<Timestamp>, now: Timestamp)
             &other.what,
         ))
     });
-    Timeline {
-        entries,
-        unknown: unknown(records, now),
-    }
 }
 
 fn of_object(time: Timestamp, object: &str, what: impl Into<String>) -> TimelineEntry {
@@ -274,15 +279,17 @@ fn of_conditions(conditions: &[Condition], object: &str) -> Vec<TimelineEntry> {
     groups.into_iter().filter_map(entry).collect()
 }
 
-fn of_event(event: &RolloutEvent) -> TimelineEntry {
-    let deleted = if event.deleted { " (deleted)" } else { "" };
-    let object = format!("{}/{}{deleted}", event.kind, event.name);
-    TimelineEntry {
-        until: (event.last > event.first).then_some(event.last),
-        who: event.reporter.clone(),
-        source: EntrySource::Event,
-        warning: event.warning,
-        ..of_object(event.first, &object, format!("{}: {}", event.reason, event.note))
+impl TimelineEntry {
+    pub fn of_event(event: &RolloutEvent) -> Self {
+        let deleted = if event.deleted { " (deleted)" } else { "" };
+        let object = format!("{}/{}{deleted}", event.kind, event.name);
+        Self {
+            until: (event.last > event.first).then_some(event.last),
+            who: event.reporter.clone(),
+            source: EntrySource::Event,
+            warning: event.warning,
+            ..of_object(event.first, &object, format!("{}: {}", event.reason, event.note))
+        }
     }
 }
 

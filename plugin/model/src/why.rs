@@ -91,11 +91,7 @@ pub fn explain(observed: &Snapshot, inspection: &Inspection, now: Timestamp) -> 
     let candidates = candidates(inspection);
     let plan = plan(observed, &Desired::current(observed), now);
     let first = first_cause(&candidates, observed);
-    let mut also: Vec<Cause> = candidates
-        .iter()
-        .filter(|candidate| !first.is_some_and(|first| candidate.is_same(first)))
-        .map(|candidate| context.cause(*candidate))
-        .collect();
+    let mut also = context.others(&candidates, first);
     let mut explanation = match (context.blocked_step(first, &plan, &candidates), first) {
         (Some(blocked), first) => {
             also.retain(|other| blocked.cause.as_ref() != Some(other));
@@ -114,6 +110,32 @@ pub fn explain(observed: &Snapshot, inspection: &Inspection, now: Timestamp) -> 
     explanation.other_causes = also;
     explanation.planned_rollout_time = plan.planned_rollout_time;
     explanation
+}
+
+/// Explains what the checks found about some objects, such as a Machine and its Node. Nothing is planned for them.
+pub fn explain_objects(
+    observed: &Snapshot,
+    inspection: &Inspection,
+    objects: &[String],
+    now: Timestamp,
+) -> Explanation {
+    let context = Context { observed, now };
+    let mut candidates = candidates(inspection);
+    candidates.retain(|candidate| {
+        candidate
+            .finding
+            .objects
+            .iter()
+            .any(|object| objects.contains(object))
+    });
+    let Some(first) = first_cause(&candidates, observed) else {
+        return Explanation::NOTHING;
+    };
+    let plan = plan(observed, &Desired::current(observed), now);
+    Explanation {
+        other_causes: context.others(&candidates, Some(first)),
+        ..context.explanation(first, &candidates, &plan)
+    }
 }
 
 /// When the effects of a cause on the same Machine began. Used if no object has a time for the cause itself.
@@ -203,6 +225,14 @@ struct Context<'o> {
 }
 
 impl Context<'_> {
+    /// The causes besides the first one.
+    fn others(self, candidates: &[Candidate<'_>], first: Option<&Candidate<'_>>) -> Vec<Cause> {
+        let others = candidates
+            .iter()
+            .filter(|candidate| !first.is_some_and(|first| candidate.is_same(first)));
+        others.map(|candidate| self.cause(*candidate)).collect()
+    }
+
     fn cause(self, Candidate { check, finding }: Candidate<'_>) -> Cause {
         Cause {
             check: check.id,
@@ -389,7 +419,7 @@ impl Explanation {
         self.state == WhyState::NothingToDo
     }
 
-    const NOTHING: Self = Self {
+    pub const NOTHING: Self = Self {
         state: WhyState::NothingToDo,
         actor: None,
         cause: None,

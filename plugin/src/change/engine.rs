@@ -283,11 +283,7 @@ impl Engine<'_> {
         with_health_checks: bool,
     ) -> anyhow::Result<FoundMachine> {
         let read = read_machine(self.reader, verb.name, with_health_checks);
-        // Return the inner error, so that the command prints its hint.
-        read.await.map_err(|error| match error {
-            ReadMachineError::NoSuchMachine(error) => anyhow::Error::from(error),
-            ReadMachineError::Other(error) => error.into(),
-        })
+        read.await.map_err(into_error)
     }
 
     pub(crate) fn decide_machine(
@@ -487,5 +483,13 @@ impl Changed {
             consequences,
             outcome,
         }
+    }
+}
+
+/// The inner error, so that the command prints its hint.
+pub(crate) fn into_error(error: ReadMachineError) -> anyhow::Error {
+    match error {
+        ReadMachineError::NoSuchMachine(error) => error.into(),
+        ReadMachineError::Other(error) => error.into(),
     }
 }

@@ -156,10 +156,10 @@ fn selected(mut machines: Vec<Machine>, name: Option<&str>) -> anyhow::Result<Ve
 /// Says that no log can be read, and how to read one on a host.
 fn report_unread(failure: &Failure, component: Component, terminal: &Terminal) -> Verdict {
     let error = anyhow!("cannot read the logs: {}", failure.text());
-    let component = component.as_str();
     let way = format!(
-        "on the host of a Machine, run: crictl logs $(crictl ps -a --name {component} --latest -q); or look into \
-         /var/log/pods/kube-system_{component}-*"
+        "on the host of a Machine, run: {}; or look into /var/log/pods/kube-system_{}-*",
+        component.log_command_on_host(),
+        component.as_str()
     );
     let hint = failure.hint.iter().cloned().chain([way]);
     let hint = hint.collect::<Vec<_>>().join("; ");

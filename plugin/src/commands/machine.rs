@@ -1,4 +1,6 @@
-//! `kubectl kcp machine`: replaces or remediates one Machine, or marks it to be deleted first.
+//! `kubectl kcp machine`: diagnoses, replaces or remediates one Machine, or marks it to be deleted first.
+
+mod diagnose;
 
 use std::time::{Duration, Instant};
 
@@ -14,6 +16,8 @@ use kcp_control_plane::{
     },
     wait::WaitCondition,
 };
+
+use diagnose::DiagnoseArguments;
 
 use crate::{
     arguments::parse_machine,
@@ -31,9 +35,9 @@ use crate::{
 /// The time limit for reading what exists only on the first Machine.
 const FIRST_MACHINE_LIMIT: Duration = Duration::from_secs(30);
 
-/// Replace or remediate one Machine of a control plane, or mark it to be deleted first.
+/// Diagnose one Machine; replace or remediate it, or mark it to be deleted first.
 #[derive(Debug, Args)]
-#[command(subcommand_value_name = "replace|prefer-delete|remediate")]
+#[command(subcommand_value_name = "diagnose|replace|prefer-delete|remediate")]
 pub struct MachineArguments {
     #[command(subcommand)]
     pub command: MachineCommand,
@@ -41,6 +45,8 @@ pub struct MachineArguments {
 
 #[derive(Debug, Subcommand)]
 pub enum MachineCommand {
+    /// Show all that is known about a Machine, and who acts next
+    Diagnose(DiagnoseArguments),
     /// Delete a Machine if etcd keeps its quorum without it; the control plane then creates a new one
     Replace(ReplaceArguments),
     /// Mark a Machine to be deleted first at the next scale down or rollout
@@ -139,6 +145,9 @@ pub async fn run(arguments: MachineArguments, session: &Session) -> anyhow::Resu
              replace NAME"
         );
     }
+    if let MachineCommand::Diagnose(arguments) = &arguments.command {
+        return Box::pin(diagnose::run(arguments, session)).await;
+    }
     let connection = session.connect().await?;
     let reader = Reader::discover(&connection).await?;
     let engine = |write| Engine {
@@ -151,7 +160,7 @@ pub async fn run(arguments: MachineArguments, session: &Session) -> anyhow::Resu
         MachineCommand::Replace(arguments) => {
             replace_machine(arguments, engine(&arguments.target.write)).await
         }
-        MachineCommand::Delete { .. } => Ok(Verdict::Undecided),
+        MachineCommand::Diagnose(_) | MachineCommand::Delete { .. } => Ok(Verdict::Undecided),
         MachineCommand::PreferDelete(arguments) => {
             prefer_deletion(arguments, engine(&arguments.target.write)).await
         }

@@ -139,24 +139,7 @@ impl TimelineReport {
 
 impl Report for TimelineReport {
     fn table(&self, layout: Layout) -> String {
-        let mut table = Table::with_columns([
-            Column::new("TIME"),
-            Column::new("OBJECT"),
-            Column::new("WHO"),
-            Column::new("WHAT"),
-        ]);
-        for entry in &self.timeline.entries {
-            let again = entry
-                .until
-                .map_or_else(String::new, |last| format!(" (last at {})", second(last)));
-            let style = if entry.warning { WARN } else { Style::new() };
-            table.add_row([
-                Cell::from(second(entry.at)),
-                Cell::from(entry.object.as_str()),
-                Cell::from(entry.who.as_deref().unwrap_or_default()),
-                Cell::styled(format!("{}{again}", entry.what), style).extend_to_line_end(),
-            ]);
-        }
+        let table = entries_table(&self.timeline.entries);
         let text = match self.since {
             Some(since) if self.timeline.entries.is_empty() => {
                 format!("nothing is recorded since {}\n", second(since))
@@ -175,8 +158,30 @@ impl Report for TimelineReport {
     }
 }
 
+pub(in crate::commands) fn entries_table(entries: &[TimelineEntry]) -> Table {
+    let mut table = Table::with_columns([
+        Column::new("TIME"),
+        Column::new("OBJECT"),
+        Column::new("WHO"),
+        Column::new("WHAT"),
+    ]);
+    for entry in entries {
+        let again = entry
+            .until
+            .map_or_else(String::new, |last| format!(" (last at {})", second(last)));
+        let style = if entry.warning { WARN } else { Style::new() };
+        table.add_row([
+            Cell::from(second(entry.at)),
+            Cell::from(entry.object.as_str()),
+            Cell::from(entry.who.as_deref().unwrap_or_default()),
+            Cell::styled(format!("{}{again}", entry.what), style).extend_to_line_end(),
+        ]);
+    }
+    table
+}
+
 /// A time such as `2026-08-21 11:00:00Z`.
-fn second(time: Timestamp) -> String {
+pub(in crate::commands) fn second(time: Timestamp) -> String {
     time.strftime("%Y-%m-%d %H:%M:%SZ").to_string()
 }
 

@@ -31,6 +31,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("rollout history edge", &[]),
     ("upgrade edge --to v1.35.0", &[]),
     ("upgrade edge --to v1.36.0 --via v1.35.0", &[]),
+    ("machine diagnose m", &[]),
     ("machine replace m", &[]),
     ("machine prefer-delete m", &[]),
     ("machine remediate m", &[]),

@@ -151,7 +151,7 @@ mod tests {
         insta::assert_snapshot!(text, @r"
         stuck, blocked by:
           for 41m: Machine c1-cp-m1 is being deleted: DrainingNode: Pod d/web: cannot evict
-            hint: kubectl describe machine c1-cp-m1 -n d
+            hint: kubectl kcp machine diagnose c1-cp-m1 -n d
         still waiting for:
           Machines up to date: 1 of 3
         ");

@@ -11,7 +11,7 @@
 //! - [`lease_record`], [`cleaning_record`]: the records of a lease, and of the cleaning after it, in the status of a Hive
 //!   customization
 //! - [`snapshot_record`]: the record of the last snapshot of etcd in an annotation of a control plane
-//! - [`metadata`], [`condition`], [`reference`], [`remediation`]: types shared by several kinds
+//! - [`metadata`], [`condition`], [`conditioned_object`], [`reference`], [`remediation`]: types shared by several kinds
 //! - [`review`]: the fields of the same kinds that admission rules read, borrowed from the JSON of a review
 //! - [`syntax`]: the syntax of names, versions and durations
 //! - [`field_error`]: decodes one object of a review, with an error that names the field
@@ -27,6 +27,7 @@ pub mod cleaning_record;
 pub mod cluster;
 pub mod cluster_class;
 pub mod condition;
+pub mod conditioned_object;
 pub mod control_plane;
 pub mod decode;
 pub mod extension_config;
@@ -52,6 +53,7 @@ pub mod webhook_configuration;
 pub use cluster::Cluster;
 pub use cluster_class::ClusterClass;
 pub use condition::{Condition, ConditionStatus};
+pub use conditioned_object::ConditionedObject;
 pub use control_plane::{KubeadmControlPlane, KubeadmControlPlaneSpec};
 pub use decode::{DecodeError, List, Undecodable, decode, decode_each, decode_list};
 pub use extension_config::ExtensionConfig;

@@ -17,9 +17,9 @@ use serde::{
 use serde_json::json;
 
 use crate::{
-    Cluster, ClusterClaim, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, DecodeError,
-    KubeadmConfig, KubeadmControlPlane, Machine, MachineDeployment, MachineDrainRule, MachineHealthCheck,
-    Secret, decode, names::annotation,
+    Cluster, ClusterClaim, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, ConditionedObject,
+    DecodeError, KubeadmConfig, KubeadmControlPlane, Machine, MachineDeployment, MachineDrainRule,
+    MachineHealthCheck, Secret, decode, names::annotation,
 };
 
 /// Annotations that contain copies of whole objects, possibly with passwords.
@@ -316,6 +316,7 @@ objects!(
     ClusterDeployment,
     ClusterDeploymentCustomization,
     ClusterPool,
+    ConditionedObject,
     KubeadmConfig,
     KubeadmControlPlane,
     Machine,

@@ -1,6 +1,6 @@
 //! References to objects in the same namespace.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde::Deserialize;
 
 use crate::{metadata::Object as _, names::annotation};
@@ -37,6 +37,16 @@ impl From<Wire> for Reference {
 /// The API group in an `apiVersion`. Empty for `v1`.
 fn group_of(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+impl From<&OwnerReference> for Reference {
+    fn from(owner: &OwnerReference) -> Self {
+        Self {
+            group: group_of(&owner.api_version).to_owned(),
+            kind: owner.kind.clone(),
+            name: owner.name.clone(),
+        }
+    }
 }
 
 impl Reference {

@@ -219,7 +219,7 @@ fn decode_machine(reader: &Reader<'_>, name: &str, text: &str) -> Result<Machine
         .map_err(|source| Error::malformed(action(reader, "get").with_name(name), source))
 }
 
-async fn no_such_machine(reader: &Reader<'_>, name: &str, error: Error) -> NoSuchMachine {
+pub(super) async fn no_such_machine(reader: &Reader<'_>, name: &str, error: Error) -> NoSuchMachine {
     let namespace = &reader.connection.namespace;
     let of_control_planes = Some(label::CONTROL_PLANE);
     let listed: Result<Vec<PartialObjectMetadata>, Error> = reader

@@ -124,7 +124,7 @@ impl Reads<'_> {
         Ok((events, existing.collect()))
     }
 
-    async fn events(&self, fields: &str) -> Result<Vec<Event>, Error> {
+    pub(super) async fn events(&self, fields: &str) -> Result<Vec<Event>, Error> {
         let resource = EVENT.api_resource("v1");
         let action = Action::new("list", &resource).in_namespace(self.namespace);
         let connection = self.reader.connection;
@@ -134,7 +134,7 @@ impl Reads<'_> {
 }
 
 /// `None` if the Event has no time or names no object.
-fn reported(event: Event) -> Option<ReportedEvent> {
+pub(super) fn reported(event: Event) -> Option<ReportedEvent> {
     let (first, last) = times(&event)?;
     Some(ReportedEvent {
         regarding: event.regarding.and_then(event_object)?,

@@ -18,6 +18,7 @@ use crate::{
         rollout::{compare_machines, undo_hint},
     },
     plan::rollout_reason::{MachineDifference, Reason},
+    problem::diagnose_command,
     snapshot::{
         Snapshot,
         workload::{Component, StaticPod},
@@ -97,7 +98,7 @@ pub fn condition_findings(observed: &Snapshot, kind: &str, component: &str, now:
             Some(
                 Finding::fail(machine_object(machine.name()), message)
                     .with_transition_time(condition)
-                    .with_hint(kubectl_describe_hint(machine)),
+                    .with_hint(diagnose_hint(machine)),
             )
         })
         .collect()
@@ -124,12 +125,8 @@ pub fn is_etcd_pod_ready(observed: &Snapshot, node: &str) -> bool {
     of_node.any(|pod| pod.ready)
 }
 
-pub fn kubectl_describe_hint(machine: &Machine) -> String {
-    format!(
-        "see: kubectl describe machine {} -n {}",
-        machine.name(),
-        machine.namespace()
-    )
+pub fn diagnose_hint(machine: &Machine) -> String {
+    format!("see: {}", diagnose_command(machine.name(), machine.namespace()))
 }
 
 pub fn check_api_servers_mismatch(observed: &Snapshot, now: Timestamp) -> CheckResult {
@@ -153,10 +150,9 @@ pub fn check_api_servers_mismatch(observed: &Snapshot, now: Timestamp) -> CheckR
                 machine_object(machine.name()),
                 format!("{message} yet"),
             )),
-            Phase::Settled => Some(
-                Finding::fail(machine_object(machine.name()), message)
-                    .with_hint(kubectl_describe_hint(machine)),
-            ),
+            Phase::Settled => {
+                Some(Finding::fail(machine_object(machine.name()), message).with_hint(diagnose_hint(machine)))
+            }
         }
     });
     // The check `nodes-left-behind` reports the other nodes.

@@ -8,7 +8,7 @@ use crate::{
     checks::{
         Check,
         actor::{Actor, Responsible},
-        components::kubectl_describe_hint,
+        components::diagnose_hint,
         controller::controller_suffix,
         etcd_agreement::is_in_sync,
         etcd_quorum::has_lost_quorum,
@@ -173,10 +173,7 @@ fn member_without_machine(
         );
         return Finding::fail(object, message)
             .with_object(machine_object(machine.name()))
-            .with_hint(format!(
-                "do not remove the member; {}",
-                kubectl_describe_hint(machine)
-            ));
+            .with_hint(format!("do not remove the member; {}", diagnose_hint(machine)));
     }
     if let Some(machine) = unlisted_machine(observed, &member.name) {
         return Finding::fail(object, unlisted_message(machine)).with_hint(format!(
@@ -205,7 +202,7 @@ fn member_without_machine(
     )
     .with_hint(format!(
         "do not remove the member while a Machine has no node, because the member may belong to that Machine; {}",
-        kubectl_describe_hint(first)
+        diagnose_hint(first)
     ))
 }
 

@@ -20,6 +20,7 @@ use crate::{
         remediation::startup_deadline,
     },
     duration::format_duration,
+    problem::diagnose_command,
     quorum::Votes,
     snapshot::{EtcdMembers, Snapshot, etcd::EtcdMember},
 };
@@ -62,8 +63,8 @@ fn check_joining_member_needed(observed: &Snapshot, _: Timestamp) -> CheckResult
         )
     });
     let hint = format!(
-        "{keep}until the Machine has a node, change neither the version nor the configuration; to see why it has no node: \
-         kubectl describe machine {name} -n {namespace}"
+        "{keep}until the Machine has a node, change neither the version nor the configuration; to see why it has no node: {}",
+        diagnose_command(name, namespace)
     );
     let finding = Finding::fail(machine_object(name), message)
         .with_since(machine.creation_timestamp())

@@ -7,7 +7,7 @@ use crate::{
     checks::{
         Check,
         actor::{Actor, Responsible},
-        components::{kubectl_describe_hint, node_finding},
+        components::{diagnose_hint, node_finding},
         controller::stopped_holder,
         finding::{CheckOutcome, CheckResult, Finding, WORKLOAD, machine_object, require},
         machine_grace::{Phase, machine_of_node, require_machines},
@@ -208,7 +208,7 @@ pub fn check_machines_without_node(observed: &Snapshot, now: Timestamp) -> Check
                 let JoinLimit { limit, source } = JoinLimit::of(observed);
                 let limit = format_duration(limit);
                 let message = format!("its node has not joined{lasts}; the limit is {limit} ({source})");
-                let see = kubectl_describe_hint(machine);
+                let see = diagnose_hint(machine);
                 let undo = undo_hint(observed, machine.name(), &compare_machines(observed, now));
                 let hint = match undo {
                     Some(undo) => format!("{see}; if the change of the spec is the cause, {undo}"),
@@ -247,12 +247,13 @@ fn who_starts_machine(observed: &Snapshot, finding: &Finding, _: Timestamp) -> A
     }
 }
 
+fn who_deletes_machine(observed: &Snapshot, finding: &Finding, _: Timestamp) -> Actor {
+    machine_of(observed, finding).map_or(Actor::MachineController, who_deletes)
+}
+
 /// Who takes the next step of a deletion, according to the reason of the condition `Deleting`
 /// (`api/core/v1beta2/machine_types.go`).
-fn who_deletes_machine(observed: &Snapshot, finding: &Finding, _: Timestamp) -> Actor {
-    let Some(machine) = machine_of(observed, finding) else {
-        return Actor::MachineController;
-    };
+pub(crate) fn who_deletes(machine: &Machine) -> Actor {
     let has_foreign_hook = machine.foreign_deletion_hooks().next().is_some();
     let reason = machine
         .condition("Deleting")
@@ -327,7 +328,7 @@ pub fn check_machine_deletions_slow(observed: &Snapshot, now: Timestamp) -> Chec
                 machine.name(),
                 machine.namespace()
             )),
-            (None, CheckOutcome::Fail) => finding.with_hint(kubectl_describe_hint(machine)),
+            (None, CheckOutcome::Fail) => finding.with_hint(diagnose_hint(machine)),
             (None, _) => finding,
         })
     });
@@ -352,7 +353,7 @@ pub fn check_machines_not_ready(observed: &Snapshot, now: Timestamp) -> CheckRes
         (!is_explained).then(|| {
             Finding::fail(machine_object(machine.name()), condition.message_or_reason())
                 .with_transition_time(condition)
-                .with_hint(kubectl_describe_hint(machine))
+                .with_hint(diagnose_hint(machine))
         })
     });
     Ok(findings.collect())

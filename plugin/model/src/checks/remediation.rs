@@ -13,7 +13,7 @@ use crate::{
     checks::{
         Check,
         actor::{Actor, Responsible},
-        components::{kubectl_describe_hint, machines_without_etcd},
+        components::{diagnose_hint, machines_without_etcd},
         finding::{CheckOutcome, CheckResult, Finding, NoResult, machine_object, require},
         machine_grace::{Phase, are_machines_changing, require_machines},
         machines::machine_of,
@@ -118,7 +118,7 @@ pub fn check_machines_unhealthy(observed: &Snapshot, now: Timestamp) -> CheckRes
         Some(
             Finding::fail(machine_object(machine.name()), message)
                 .with_transition_time(condition)
-                .with_hint(kubectl_describe_hint(machine)),
+                .with_hint(diagnose_hint(machine)),
         )
     });
     Ok(findings.collect())

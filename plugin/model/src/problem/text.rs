@@ -80,6 +80,11 @@ pub fn alarm_hint(alarm: &str, namespace: &str, name: &str) -> Option<String> {
     }
 }
 
+/// The command that shows all facts about a Machine.
+pub fn diagnose_command(machine: &str, namespace: &str) -> String {
+    format!("kubectl kcp machine diagnose {machine} -n {namespace}")
+}
+
 pub fn resume_machine_hint(machine: &str, namespace: &str) -> String {
     format!(
         "resume the Machine: kubectl annotate machine {machine} -n {namespace} {}-",

@@ -158,7 +158,7 @@ mod tests {
         insta::assert_snapshot!(show(&snapshot), @r"
         kubeadmcontrolplane/c1-cp rollout stuck: 2 of 3 Machines up to date; blocked by:
           for 41m: Machine c1-cp-m1 is being deleted
-            hint: kubectl describe machine c1-cp-m1 -n d
+            hint: kubectl kcp machine diagnose c1-cp-m1 -n d
         still waiting for:
           Machines up to date: 2 of 3
           Machine c1-cp-m1 has not been deleted yet

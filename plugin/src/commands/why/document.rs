@@ -52,7 +52,7 @@ impl Document for ExplanationDocument<'_> {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(rename = "Cause"))]
 #[serde(rename_all = "camelCase")]
-struct CauseDocument<'w> {
+pub(in crate::commands) struct CauseDocument<'w> {
     /// The id of the check that found the cause.
     check: &'static str,
     severity: CheckOutcome,
@@ -89,7 +89,7 @@ impl<'w> ExplanationDocument<'w> {
 }
 
 impl<'w> CauseDocument<'w> {
-    fn new(cause: &'w Cause) -> Self {
+    pub(in crate::commands) fn new(cause: &'w Cause) -> Self {
         Self {
             check: cause.check,
             severity: cause.outcome,

@@ -1,6 +1,6 @@
 //! Runs `kubectl kcp pool exec --clean`: a command that cleans entries between two holders.
 
-use std::{io, time::Duration};
+use std::{io, pin::pin, time::Duration};
 
 use anyhow::Context as _;
 use jiff::Timestamp;
@@ -17,6 +17,7 @@ use kcp_pool::{
     store::{LeaseStore as _, Store},
 };
 use rustix::process::Signal;
+use tokio::time::timeout;
 
 use super::{
     CommandRun, EXIT_OWN_FAILURE, ExecArguments, RunEnd,
@@ -32,6 +33,9 @@ const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 
 /// The maximum pause after a failure to clean an entry. During a pause, the janitor cleans no other entry.
 const MAX_FAILURE_PAUSE: Duration = Duration::from_secs(30);
+
+/// How long a janitor still tries to record the end of a cleaning after a signal.
+const RECORD_LIMIT: Duration = Duration::from_secs(5);
 
 struct Work<'w> {
     store: &'w Store<'w>,
@@ -311,15 +315,28 @@ impl<'w> Work<'w> {
             });
             written.await.map_err(LeaseError::into_cause)
         });
+        let mut written = pin!(written);
+        let mut interrupted = None;
         let written = tokio::select! {
-            written = written => written
-                .with_context(|| format!("could not record the end of the cleaning of {customization}"))?,
+            biased;
+            written = &mut written => written,
             signal = signals.wait_for_end_signal() => {
-                terminal.note(&format!("interrupted before it was certain that the end of the cleaning of {customization} is recorded"));
-                return Ok(Step::End(exit_code(signal)));
+                interrupted = Some(signal);
+                let Ok(written) = timeout(RECORD_LIMIT, &mut written).await else {
+                    terminal.note(&format!(
+                        "interrupted before it was certain that the end of the cleaning of {customization} is recorded"
+                    ));
+                    return Ok(Step::End(exit_code(signal)));
+                };
+                written
             }
         };
+        let written = written
+            .with_context(|| format!("could not record the end of the cleaning of {customization}"))?;
         self.report_end(customization, end, written.as_ref());
+        if let Some(signal) = interrupted {
+            return Ok(Step::End(exit_code(signal)));
+        }
         Ok(match ended {
             RunEnd::NotRun(code) => Step::End(code),
             RunEnd::Exited {

@@ -92,15 +92,17 @@ pub fn not_cleaned(
 ) -> Vec<Violation> {
     let used = used_leases(entries, events);
     let mut violations = Vec::new();
-    // By name: the version with the last lease that was reported, and whether a janitor has cleaned the entry since.
-    let mut dirty: BTreeMap<&str, (&Entry, bool)> = BTreeMap::new();
+    // By name: the version with the last lease that was reported, whether a janitor has cleaned the entry since, and whether the lease
+    // has ended since.
+    let mut dirty: BTreeMap<&str, (&Entry, bool, bool)> = BTreeMap::new();
     for version in entries {
         let name = version.name.as_str();
         let Some(entry) = &version.object else {
             dirty.remove(name);
             continue;
         };
-        if let Some((last, is_clean)) = dirty.get_mut(name) {
+        if let Some((last, is_clean, has_ended)) = dirty.get_mut(name) {
+            *has_ended |= entry.lease_id.is_none();
             match (&entry.janitor_id, &entry.lease_id) {
                 (Some(janitor), _) => *is_clean = cleaned.contains(janitor),
                 (None, Some(lease)) if last.lease_id.as_ref() != Some(lease) => {
@@ -126,7 +128,7 @@ pub fn not_cleaned(
             .as_deref()
             .is_some_and(|lease| used.contains(lease))
         {
-            dirty.insert(name, (entry, false));
+            dirty.insert(name, (entry, false, false));
         }
     }
     violations

@@ -61,7 +61,11 @@ impl NewFile {
             cause,
         };
         if path.symlink_metadata().is_ok() {
-            let exists = "a file with this name already exists";
+            let exists = if path.is_dir() {
+                "a folder with this name already exists"
+            } else {
+                "a file with this name already exists"
+            };
             return Err(fails(io::Error::new(io::ErrorKind::AlreadyExists, exists)));
         }
         if !folder(path).is_dir() {

@@ -280,6 +280,7 @@ mod tests {
                 "SHELL is one of: bash, elvish, fish, powershell, zsh",
             ),
             ("rollout pause", ""),
+            ("pool lease hosts --cluster-deployment a --lifetime 4h", ""),
             (
                 "lint",
                 "to check the objects of a cluster, write: kubectl kcp lint --cluster",

@@ -198,11 +198,12 @@ impl Error {
         Some(match self {
             Self::NoKubeconfig { .. } => "specify a kubeconfig with --kubeconfig or $KUBECONFIG".to_owned(),
             Self::NoCurrentContext => "choose a context with --context; list contexts with: kubectl config \
-                                       get-contexts"
+                                       get-contexts; if it lists none, name another file with --kubeconfig"
                 .to_owned(),
             Self::NotInKubeconfig { kind, .. } => {
                 format!("list the {kind}s with: kubectl config get-{kind}s")
             }
+            Self::Configuration { cause } if cause.starts_with("configured proxy ") => HTTP_PROXY_ONLY.to_owned(),
             Self::Configuration { .. } => "show the selected cluster and user with: kubectl config view --minify".to_owned(),
             Self::Credentials { .. } => "log in, and show whether the credentials work, with: kubectl auth whoami".to_owned(),
             Self::Unreachable { proxy: Some(_), .. } => {
@@ -326,6 +327,9 @@ impl Error {
         }
     }
 }
+
+const HTTP_PROXY_ONLY: &str = "write the address of an HTTP proxy, such as http://proxy:3128; it comes from --proxy-url, from proxy-url \
+                               of the cluster in the kubeconfig, or from $HTTPS_PROXY";
 
 const CHECK_ADDRESS: &str = "check the address, which is in the output of kubectl config view --minify unless --server names it: a \
                              proxy or a login page may have responded instead of the API server";

@@ -306,6 +306,10 @@ fn choices(command: &Command, missing: &str) -> Option<String> {
             .any(|value| value == name),
     };
     let argument = command.get_arguments().find(is_missing)?;
+    // clap lists true and false for a flag, which takes no value.
+    if !argument.get_action().takes_values() {
+        return None;
+    }
     let values = argument.get_possible_values();
     let values: Vec<&str> = values
         .iter()
@@ -356,7 +360,9 @@ fn meant(path: &str, previous: Option<&str>, word: &str) -> Option<String> {
         "scale" if word.parse::<u32>().is_ok() => Some(format!("kubectl kcp scale NAME --replicas={word}")),
         "etcd snapshot" => Some(format!("--output-file {word}")),
         "pool exec" | "kubectl" => Some(format!("-- {word}")),
-        "pool lease" | "pool renew" | "pool release" => Some(format!("--cluster-deployment {word}")),
+        "pool lease" | "pool renew" | "pool release" if !matches!(word, "true" | "false") => {
+            Some(format!("--cluster-deployment {word}"))
+        }
         "lint" => Some(format!("kubectl kcp lint -f {word}")),
         "rules" => Some(format!("kubectl kcp explain {word}")),
         _ => None,

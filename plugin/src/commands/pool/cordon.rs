@@ -91,7 +91,7 @@ pub(crate) async fn run(
             let namespace = &store.connection().namespace;
             terminal.note(&format!(
                 "no-such-entry: customization {entry} does not exist in namespace {namespace}; list the entries with: \
-                 kubectl kcp pool status"
+                 kubectl kcp pool status -n {namespace}"
             ));
             return Ok(Verdict::Negative);
         }

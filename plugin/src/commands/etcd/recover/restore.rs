@@ -101,9 +101,13 @@ async fn restore(arguments: &RestoreArguments, session: &Session) -> anyhow::Res
     let name = arguments.name.read(&reader, limit).await?;
     let observed = members(&name, &reader).observe().await?;
     let control_plane = &observed.control_plane;
-    let cluster = control_plane
-        .cluster()
-        .context("the control plane has no Cluster yet")?;
+    let cluster = control_plane.cluster().with_context(|| {
+        format!(
+            "the control plane has no Cluster yet; see what it waits for with: kubectl kcp why {} -n {}",
+            control_plane.name(),
+            control_plane.namespace()
+        )
+    })?;
     let authority = read_authority(&reader, control_plane.namespace(), cluster, limit).await;
     let authority = authority.context("cannot find out to which cluster the snapshot must belong")?;
     let place = snapshot_place(&arguments.from, &connection.namespace, &name).await?;

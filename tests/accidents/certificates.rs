@@ -19,7 +19,7 @@ pub(crate) const TOPIC: Topic = Topic {
             with: &[
                 With::Named {
                     check: "secret-certificates-expiring",
-                    sentence: "no controller reconciles the control plane",
+                    sentence: "no controller reconciles it",
                 },
                 With::Undone {
                     command: "rollout resume",

@@ -165,7 +165,7 @@ pub(crate) const TOPIC: Topic = Topic {
             fixed: None,
             with: &[With::Named {
                 check: "etcd-clusters-differ",
-                sentence: "is a member of etcd cluster c2, but most members belong to c1",
+                sentence: "but most members belong to",
             }],
             proof: Proof::Test("checks::status_reports_each_fault"),
         },

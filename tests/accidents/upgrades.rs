@@ -83,7 +83,10 @@ pub(crate) const TOPIC: Topic = Topic {
                 command: "plan",
                 sentence: "an update of Cluster API to v1.14.2 would replace",
             }],
-            proof: Proof::Test("control_plane_lists::lists_of_control_planes_show_plans_contexts_and_etcd"),
+            proof: Proof::NotReplayed(
+                "A test changes a KubeadmConfig as an update would, and sees the sentence of `plan`, but \
+                 updates nothing.",
+            ),
         },
         Accident {
             references: &["kubernetes-sigs/cluster-api#14167"],
@@ -126,7 +129,10 @@ pub(crate) const TOPIC: Topic = Topic {
                     sentence: "if this text names the image, new Machines get the old kubelet",
                 },
             ],
-            proof: Proof::Test("etcd_upgrade::etcd_3_6_waits_until_every_member_runs_a_safe_version"),
+            proof: Proof::NotReplayed(
+                "The rows of the rule run on a real API server, and a test sees the sentence of `upgrade`, but \
+                 the machines of the tests have no image.",
+            ),
         },
         Accident {
             references: &["kubernetes/kubeadm#2371", "kubernetes/kubernetes#84326"],

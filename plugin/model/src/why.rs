@@ -56,6 +56,23 @@ pub struct Explanation {
     pub planned_rollout_time: Option<Timestamp>,
 }
 
+impl Explanation {
+    /// Who acts next, as the beginning of a sentence. Only for the states in which somebody acts.
+    pub fn who_acts(&self) -> String {
+        let actor = self.actor.unwrap_or(Actor::ControlPlaneController);
+        match (self.state, actor) {
+            (WhyState::PersonNeeded, Actor::Person) => "A person must act".to_owned(),
+            (WhyState::PersonNeeded, Actor::Admission) => {
+                "Admission denies the controller's writes, so a person must act".to_owned()
+            }
+            (WhyState::PersonNeeded, actor) => {
+                format!("{} makes no progress, so a person must act", actor.name())
+            }
+            _ => format!("{} acts next", actor.name()),
+        }
+    }
+}
+
 /// A finding of a check, or a blocker of the next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause {

@@ -25,7 +25,7 @@ use crate::{
     terminal::{Size, Terminal},
     verdict::Verdict,
 };
-pub(in crate::commands) use poll::{poll, read_one, waiting_for};
+pub(in crate::commands) use poll::{WAITING_FOR_MANAGEMENT, poll, read_one, waiting_for};
 use poll::{poll_contexts, poll_rows};
 use report::{StatusReport, Subject};
 

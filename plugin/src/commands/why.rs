@@ -27,7 +27,7 @@ use serde::Serialize;
 
 use crate::{
     arguments::{ControlPlaneName, parse_control_plane, parse_timeout},
-    commands::status::{StatusArguments, poll, read_one, waiting_for},
+    commands::status::{StatusArguments, WAITING_FOR_MANAGEMENT, poll, read_one, waiting_for},
     document::{Versioned, resource_name},
     output::{OutputArguments, Report, print},
     session::Session,
@@ -86,13 +86,19 @@ pub async fn run(arguments: WhyArguments, session: &Session) -> anyhow::Result<V
         return explain_each(&connection, &arguments, end, session).await;
     };
     let remaining = end.saturating_duration_since(Instant::now());
-    let reader = reads::discover(&connection, reads::list_limit(remaining)).await?;
+    let discovering = reads::discover(&connection, reads::list_limit(remaining));
+    let reader = session
+        .terminal
+        .spin_while(WAITING_FOR_MANAGEMENT, discovering)
+        .await?;
     let limit = reads::list_limit(end.saturating_duration_since(Instant::now()));
     let reading = futures_util::future::join(
         read_one(&reader, name, Excluded::default(), end),
         read_switched_off(&connection, limit),
     );
-    let (observed, webhook_off) = session.terminal.spin_while(&waiting_for(name), reading).await;
+    let what = waiting_for(name);
+    let reading = Box::pin(session.terminal.spin_while(&what, reading));
+    let (observed, webhook_off) = reading.await;
     let observed = observed?;
     let now = connection.now();
     let inspection = inspect(&observed, now);

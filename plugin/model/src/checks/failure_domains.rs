@@ -36,9 +36,9 @@ fn check_failure_domains_unbalanced(observed: &Snapshot, now: Timestamp) -> Chec
         .map(|domain| (domain.as_str(), Vec::new()))
         .collect();
     for machine in &observed.machines {
-        let domain = machine.spec.failure_domain.as_deref();
-        if let Some(inside) = domain.and_then(|domain| machines.get_mut(domain)) {
-            inside.push(machine);
+        // A failure domain that the Cluster no longer has can fail, too.
+        if let Some(domain) = &machine.spec.failure_domain {
+            machines.entry(domain).or_default().push(machine);
         }
     }
     let total = observed.machines.len();
@@ -49,11 +49,15 @@ fn check_failure_domains_unbalanced(observed: &Snapshot, now: Timestamp) -> Chec
     };
     let balanced = total.div_ceil(domains.len());
     let fullest = machines.iter().max_by_key(|(_, inside)| inside.len());
-    let emptiest = machines.iter().min_by_key(|(_, inside)| inside.len());
+    let offered = machines
+        .iter()
+        .filter(|(name, _)| domains.iter().any(|domain| domain == *name));
+    let emptiest = offered.min_by_key(|(_, inside)| inside.len());
     let (Some((domain, inside)), Some((other, others))) = (fullest, emptiest) else {
         return Ok(Vec::new());
     };
-    if inside.len() <= balanced || total.saturating_sub(inside.len()) >= votes.quorum() {
+    let survives = |lost: usize| total.saturating_sub(lost) >= votes.quorum();
+    if survives(inside.len()) || !survives(balanced) {
         return Ok(Vec::new());
     }
     let message = format!(
@@ -68,7 +72,7 @@ fn check_failure_domains_unbalanced(observed: &Snapshot, now: Timestamp) -> Chec
     };
     Ok(Vec::from_iter(inside.last().map(|machine| {
         finding.with_hint(format!(
-            "replace one of these Machines, because Cluster API creates the new one in the failure domain with the fewest: kubectl kcp \
+            "replace one of these Machines, because Cluster API creates the new one in the failure domain with the fewest Machines: kubectl kcp \
              machine replace {} -n {}",
             machine.name(),
             machine.namespace()
@@ -80,11 +84,18 @@ fn check_failure_domains_unbalanced(observed: &Snapshot, now: Timestamp) -> Chec
 pub(super) mod test_cases {
     use kcp_api::metadata::Time;
 
-    use crate::{checks::tests::Case, snapshot::Snapshot, testing::objects::minutes_ago};
+    use crate::{
+        checks::tests::Case,
+        snapshot::Snapshot,
+        testing::objects::{minutes_ago, use_external_etcd},
+    };
 
-    fn both_in_a(observed: &mut Snapshot, domains: &str) {
-        observed.set_failure_domains(domains);
-        observed.machine(3).spec.failure_domain = Some("a".to_owned());
+    /// Puts each Machine into the failure domain of the same place in the list.
+    fn put(observed: &mut Snapshot, offered: &str, domains: &[&str]) {
+        observed.set_failure_domains(offered);
+        for (number, domain) in (1..).zip(domains) {
+            observed.machine(number).spec.failure_domain = Some((*domain).to_owned());
+        }
     }
 
     pub(crate) const CASES: &[Case] = &[
@@ -92,15 +103,22 @@ pub(super) mod test_cases {
             o.set_failure_domains("a b c");
         }),
         ("failure-domains-unbalanced", "two_of_three_in_one", |o| {
-            both_in_a(o, "a b c");
+            put(o, "a b c", &["a", "b", "a"]);
         }),
-        // With two failure domains, two of three Machines are always in one of them.
+        // With two failure domains, one of them always has a majority of three Machines.
         ("failure-domains-unbalanced", "too_few_failure_domains", |o| {
-            both_in_a(o, "a b");
+            put(o, "a b", &["a", "a", "a"]);
+        }),
+        ("failure-domains-unbalanced", "in_a_removed_failure_domain", |o| {
+            put(o, "a b c", &["x", "b", "x"]);
         }),
         ("failure-domains-unbalanced", "during_a_deletion", |o| {
-            both_in_a(o, "a b c");
+            put(o, "a b c", &["a", "b", "a"]);
             o.machine(2).metadata.deletion_timestamp = Some(Time(minutes_ago(1)));
+        }),
+        ("failure-domains-unbalanced", "external_etcd", |o| {
+            put(o, "a b c", &["a", "b", "a"]);
+            use_external_etcd(&mut o.control_plane().spec);
         }),
     ];
 }

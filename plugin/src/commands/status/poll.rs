@@ -56,7 +56,12 @@ pub(in crate::commands) async fn poll(
     end: Instant,
     terminal: &Terminal,
 ) -> Result<Subject, Error> {
-    let reader = reads::discover(connection, reads::list_limit(remaining(end))).await?;
+    let discovering = reads::discover(connection, reads::list_limit(remaining(end)));
+    let reader = if arguments.watch {
+        discovering.await?
+    } else {
+        terminal.spin_while(WAITING_FOR_MANAGEMENT, discovering).await?
+    };
     if let Some(name) = &arguments.name {
         let excluded = Excluded {
             workload: arguments.no_workload,
@@ -86,6 +91,10 @@ pub(in crate::commands) async fn poll(
         unread: Vec::new(),
     })
 }
+
+/// What a user waits for before anything else is read.
+pub(in crate::commands) const WAITING_FOR_MANAGEMENT: &str =
+    "waiting for the API server of the management cluster";
 
 /// What a user waits for while one control plane is read.
 pub(in crate::commands) fn waiting_for(name: &ControlPlaneName) -> String {

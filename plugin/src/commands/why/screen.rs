@@ -125,16 +125,8 @@ pub fn sentence(report: &WhyReport<'_>) -> String {
                 None => format!("Nothing is planned and no action is needed: {cause}"),
             }
         }
-        (WhyState::Working, Some(actor)) => format!("{} acts next: {cause}", actor.name()),
-        (WhyState::PersonNeeded, Some(Actor::Person)) => format!("A person must act: {cause}"),
-        (WhyState::PersonNeeded, Some(Actor::Admission)) => {
-            format!("Admission denies the controller's writes, so a person must act: {cause}")
-        }
-        (WhyState::PersonNeeded, Some(actor)) => {
-            format!(
-                "{} makes no progress, so a person must act: {cause}",
-                actor.name()
-            )
+        (WhyState::Working | WhyState::PersonNeeded, Some(_)) => {
+            format!("{}: {cause}", explanation.who_acts())
         }
         _ => {
             format!("The answer is unknown, because something that it depends on is unknown: {cause}")

@@ -1,4 +1,5 @@
-//! Prints the table of Machines by failure domain, outdated Machines first. The findings say why Machines are outdated.
+//! Prints the table of Machines by failure domain, outdated Machines first. The findings say why Machines are outdated. If the table is
+//! too wide, it shows what the names share once, so these names cannot be pasted; `-o wide` shows whole names.
 
 use std::fmt::Write as _;
 
@@ -51,9 +52,13 @@ pub(super) fn machines(
         return full.render(layout);
     }
     let affixes = Affixes::shared(&machines);
+    let legend = affixes.legend();
+    if legend.is_empty() {
+        return full.render(layout);
+    }
     let short = table(observed, inspection, &machines, affixes, now, layout);
     let mut text = short.render(layout);
-    for line in layout.wrap_lines(&affixes.legend(), 0) {
+    for line in legend.iter().flat_map(|line| layout.wrap_lines(line, 0)) {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "{}", line.style(FAINT));
     }
@@ -77,10 +82,16 @@ impl<'m> Affixes<'m> {
         let machine_prefix = prefixes
             .filter(|_| machines.len() > 1)
             .find(|prefix| machines.iter().all(|machine| machine.name().starts_with(prefix)));
-        let mut nodes = machines.iter().filter_map(|machine| machine.node());
-        let first = nodes.next().unwrap_or("");
-        let mut suffixes = first.match_indices('.').map(|(index, _)| &first[index..]);
-        let node_suffix = suffixes.find(|suffix| nodes.clone().all(|node| node.ends_with(suffix)));
+        let nodes = machines
+            .iter()
+            .filter_map(|machine| machine.node().filter(|node| *node != machine.name()));
+        let nodes: Vec<&str> = nodes.collect();
+        let first = nodes.first().copied().unwrap_or("");
+        let mut suffixes = first
+            .match_indices('.')
+            .filter(|_| nodes.len() > 1)
+            .map(|(index, _)| &first[index..]);
+        let node_suffix = suffixes.find(|suffix| nodes.iter().all(|node| node.ends_with(suffix)));
         Self {
             machine_prefix: machine_prefix.unwrap_or(""),
             node_suffix: node_suffix.unwrap_or(""),
@@ -101,14 +112,13 @@ impl<'m> Affixes<'m> {
         }
     }
 
-    /// Empty if nothing is shared.
-    fn legend(self) -> String {
+    /// A line for each shared part.
+    fn legend(self) -> Vec<String> {
         let parts = [("MACHINE", self.machine_prefix), ("NODE", self.node_suffix)];
         let parts = parts.into_iter().filter(|(_, affix)| !affix.is_empty());
-        let parts: Vec<String> = parts
+        parts
             .map(|(column, affix)| format!("{ELLIPSIS} in {column} stands for {affix}"))
-            .collect();
-        parts.join("; ")
+            .collect()
     }
 }
 
@@ -145,7 +155,8 @@ fn table(
     table
 }
 
-/// The cells after the names of the Machine and its node. Without a quorum, the conditions of a Machine are as old as the loss.
+/// The cells after the names of the Machine and its node. Without a quorum, a Machine can be ready by conditions that are older than
+/// the loss.
 fn facts(observed: &Snapshot, inspection: &Inspection, machine: &Machine, now: Timestamp) -> [Cell; 7] {
     let style_of_no = style_of_no(inspection);
     let ready = match machine.deletion_timestamp() {

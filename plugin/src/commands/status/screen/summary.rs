@@ -9,7 +9,7 @@ use owo_colors::{OwoColorize as _, Style};
 use crate::commands::status::screen::{Layout, age, findings::count_entries, subject::subjects};
 use crate::terminal::style::{BAD, GOOD, HEADING, WARN};
 use kcp_control_plane::{
-    checks::{actor::Actor, finding::CheckOutcome},
+    checks::{finding::CheckOutcome, machine_grace::are_machines_read},
     duration::format_duration,
     inspection::{Basis, Health, Inspection},
     quorum::Votes,
@@ -94,16 +94,13 @@ pub(in crate::commands) fn state_style(state: WhyState) -> Style {
 /// Who acts next, because of which finding, and since when. The list of findings has its message and the commands. `None` if no
 /// action is needed.
 fn next(observed: &Snapshot, explanation: &Explanation, now: Timestamp) -> Option<String> {
-    let cause = explanation.cause.as_ref()?;
-    let (is_person_needed, who) = match (explanation.state, explanation.actor) {
-        (WhyState::NothingToDo, _) => return None,
-        (WhyState::Unknown, _) => (false, "unknown".to_owned()),
-        (WhyState::Working, actor) => (false, format!("{} acts", actor?.name())),
-        (WhyState::PersonNeeded, None | Some(Actor::Person)) => (true, "a person must act".to_owned()),
-        (WhyState::PersonNeeded, Some(actor)) => (
-            true,
-            format!("{} makes no progress, so a person must act", actor.name()),
-        ),
+    let who = match explanation.state {
+        WhyState::NothingToDo => return None,
+        WhyState::Unknown => "unknown".to_owned(),
+        WhyState::Working | WhyState::PersonNeeded => explanation.who_acts(),
+    };
+    let Some(cause) = &explanation.cause else {
+        return Some(who);
     };
     let control_plane = observed.object_name();
     let others: Vec<&str> = subjects(&cause.objects)
@@ -121,6 +118,7 @@ fn next(observed: &Snapshot, explanation: &Explanation, now: Timestamp) -> Optio
         text = format!("{text}; the usual maximum is {}", format_duration(usual));
     }
     let is_about_machine = others.iter().any(|object| object.starts_with("Machine/"));
+    let is_person_needed = explanation.state == WhyState::PersonNeeded;
     if is_person_needed && is_about_machine && observed.is_without_health_check() {
         text.push_str("; no MachineHealthCheck: nothing repairs this by itself");
     }
@@ -298,6 +296,9 @@ fn counts(observed: &Snapshot, inspection: &Inspection) -> String {
 
 /// How many Machines the table of Machines shows as up to date. `None` if that is unknown for one of them.
 fn found_up_to_date(observed: &Snapshot, inspection: &Inspection) -> Option<i64> {
+    if !are_machines_read(observed) {
+        return None;
+    }
     let verdicts = observed
         .machines
         .iter()
@@ -325,7 +326,7 @@ fn etcd(observed: &Snapshot, inspection: &Inspection) -> (String, Style) {
     match (why, inspection.votes) {
         (Some(why), _) if is_external => (format!("external, {why}"), style),
         (Some(why), _) => (why, style),
-        (None, Some(votes)) if is_read_only(observed) => {
+        (None, Some(votes)) if votes.has_quorum() && is_read_only(observed) => {
             let (votes, _) = quorum(votes, quorum_check_failed(inspection));
             (format!("{votes}; read-only, because of the alarm {NOSPACE}"), BAD)
         }

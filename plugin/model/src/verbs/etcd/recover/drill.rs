@@ -268,10 +268,10 @@ fn template(observed: &Snapshot) -> Need {
             "remove the cause that the message names".to_owned(),
         );
     }
-    if let Some(failure) = observed.cluster.failure() {
-        return Need::of_failure(ID, failure);
-    }
     match observed.templates.get(reference) {
+        Some(Reading::Read(true)) if let Some(failure) = observed.cluster.failure() => {
+            Need::of_failure(ID, failure)
+        }
         Some(Reading::Read(true)) if !observed.is_infrastructure_ready() => Need::unmet(
             ID,
             "the infrastructure of the Cluster is not ready".to_owned(),

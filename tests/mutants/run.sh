@@ -6,7 +6,7 @@ repo=$(cd "$(dirname "$0")/../.." && pwd)
 copy=${COPY:-$repo/target/mutants}
 if [ "$copy" != "$repo" ]; then
     mkdir -p "$copy"
-    (cd "$repo" && git ls-files -z | xargs -0 cp --parents --preserve=timestamps -t "$copy")
+    (cd "$repo" && git ls-files -z | tar --create --null --files-from=-) | tar --extract --directory="$copy"
 fi
 survivors=0
 for patch in "$repo"/tests/mutants/*.patch; do

@@ -112,6 +112,29 @@ pub(crate) const TOPIC: Topic = Topic {
             proof: Proof::Test("etcd_members::members_are_listed_and_a_learner_is_promoted"),
         },
         Accident {
+            references: &["kubernetes-sigs/cluster-api#13768"],
+            done: "Creates a cluster on slow hosts, where etcd refuses to promote a new member for a while.",
+            seen: Seen::Reported("Cluster API 1.13.2"),
+            outcome: "cloud-init reports success, but the Node does not get the label of the control \
+                      plane, and the creation of the cluster does not end.",
+            fixed: None,
+            with: &[
+                With::Named {
+                    check: "etcd-learners-stuck",
+                    sentence: "etcd member is a learner: it does not vote",
+                },
+                With::Named {
+                    check: "node-labels-or-taints-missing",
+                    sentence: "the node lacks label node-role.kubernetes.io/control-plane",
+                },
+                With::Said {
+                    command: "machine diagnose",
+                    sentence: "the member is a learner: kubeadm has not promoted it yet",
+                },
+            ],
+            proof: Proof::Test("incidents::each_remedy_leads_to_health"),
+        },
+        Accident {
             references: &[
                 "kubernetes-sigs/cluster-api#14197",
                 "kubernetes-sigs/cluster-api#3961",

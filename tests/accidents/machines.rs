@@ -61,6 +61,29 @@ pub(crate) const TOPIC: Topic = Topic {
             proof: Proof::Test("real_machines::short::hosts::a_host_keeps_what_is_not_of_kubeadm"),
         },
         Accident {
+            references: &[
+                "kubernetes/kubeadm#1886",
+                "kubernetes/kubernetes#84627",
+                "kubernetes/website#17453",
+            ],
+            done: "Uploads the certificates of a kubeadm cluster with an external etcd again, without \
+                   `--config`.",
+            seen: Seen::Reported("Kubernetes 1.15.5"),
+            outcome: "kubeadm uploads no certificate for the external etcd, and the next control plane \
+                      host cannot join: `the Secret does not include the required certificate or key`.",
+            fixed: None,
+            with: &[With::Neither {
+                reason: "`node join-script` reads whether the Secret exists and when it expires, but \
+                             not what it contains. The upload that the command asks for has no \
+                             `--config`, either.",
+            }],
+            proof: Proof::NotReplayed(
+                "No test has kubeadm hosts with an external etcd. In the source of \
+                               kubeadm 1.36.3, the upload still knows an external etcd only from \
+                               `--config`.",
+            ),
+        },
+        Accident {
             references: &["kubernetes-sigs/cluster-api#14024"],
             done: "Rolls out a change, and the Nodes of replaced Machines stay.",
             seen: Seen::Reported("Cluster API 1.10.3 and 1.12.5"),

@@ -72,10 +72,9 @@ pub(crate) const TOPIC: Topic = Topic {
             outcome: "kubeadm uploads no certificate for the external etcd, and the next control plane \
                       host cannot join: `the Secret does not include the required certificate or key`.",
             fixed: None,
-            with: &[With::Neither {
-                reason: "`node join-script` reads whether the Secret exists and when it expires, but \
-                             not what it contains. The upload that the command asks for has no \
-                             `--config`, either.",
+            with: &[With::Said {
+                command: "node join-script",
+                sentence: "with an external etcd also --config FILE",
             }],
             proof: Proof::NotReplayed(
                 "No test has kubeadm hosts with an external etcd. In the source of \

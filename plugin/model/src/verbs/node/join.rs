@@ -14,7 +14,7 @@ use crate::{
 };
 
 const UPLOAD: &str = "on a host of the control plane, upload the certificates again, and use the key that kubeadm prints: \
-                      kubeadm init phase upload-certs --upload-certs";
+                      kubeadm init phase upload-certs --upload-certs, with an external etcd also --config FILE, which names it";
 
 /// The certificates of the control plane in Secret `kube-system/kubeadm-certs`. kubeadm lets a bootstrap token of two hours own
 /// the Secret, so Kubernetes deletes both at the same time (`createShortLivedBootstrapToken` of kubeadm).

@@ -139,7 +139,7 @@ check_cluster() {
       problem "the clock of this host differs from the API server's by $difference seconds: start a time service"
     fi
     if [ -n "$certificates_expire" ] && [ "$there" -ge "$(date -u -d "$certificates_expire" +%s)" ]; then
-      problem "the cluster has deleted the certificates that this host needs, at $certificates_expire: on a host of the control plane, run kubeadm init phase upload-certs --upload-certs, and create a new script with the key that this command prints"
+      problem "the cluster has deleted the certificates that this host needs, at $certificates_expire: on a host of the control plane, run kubeadm init phase upload-certs --upload-certs (with an external etcd, also --config FILE), and create a new script with the key that this command prints"
     fi
   fi
   code=$(with_token --output /dev/null --write-out '%{http_code}' "https://$endpoint/api/v1/nodes/$name") || code=0

@@ -120,6 +120,8 @@ fn trial(command: &str) -> (String, i32) {
         ["status" | "why" | "plan" | "certificates", ..] | ["etcd", "members" | "check", ..] => {
             (command.to_owned(), 1)
         }
+        // It ends with 2 if something could not be read, such as a member that is dead.
+        ["machine", "diagnose", ..] => (command.to_owned(), 2),
         // The person changes the object in an editor.
         ["edit", ..] => (command.replacen(" edit ", " get ", 1), 0),
         // It needs a snapshot of the cluster: `real_machines::full` restores one.

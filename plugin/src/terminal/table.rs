@@ -63,6 +63,16 @@ impl Layout {
         text
     }
 
+    /// Escapes text, wraps it, and gives each line this style.
+    pub fn styled_lines(self, text: &str, style: Style) -> String {
+        let mut styled = String::new();
+        for line in self.wrap_lines(text, 0) {
+            // Writing to a String cannot fail.
+            let _ = writeln!(styled, "{}", line.style(style));
+        }
+        styled
+    }
+
     /// Escapes text and wraps it into lines. `reserved` cells of each line stay free.
     pub fn wrap_lines(self, text: &str, reserved: usize) -> Vec<String> {
         let text = escape(text);

@@ -1,7 +1,5 @@
 //! Prints a diagnosis: first who acts and where to look next, then the facts.
 
-use std::fmt::Write as _;
-
 use jiff::Timestamp;
 use kcp_api::Condition;
 use kcp_control_plane::{
@@ -14,7 +12,7 @@ use kcp_control_plane::{
     staleness::format_age,
     why::WhyState,
 };
-use owo_colors::{OwoColorize as _, Style};
+use owo_colors::Style;
 
 use super::DiagnosisReport;
 use crate::{
@@ -36,7 +34,7 @@ const MAX_EVENTS: usize = 20;
 
 pub(super) fn render(report: &DiagnosisReport<'_>, layout: Layout) -> String {
     let diagnosis = report.diagnosis;
-    let mut text = lines(&heading(report), Style::new(), layout);
+    let mut text = layout.styled_lines(&heading(report), Style::new());
     text += &answer(report, layout);
     if let Some(next) = &diagnosis.next_command {
         text += &next_text(next, layout);
@@ -49,7 +47,9 @@ pub(super) fn render(report: &DiagnosisReport<'_>, layout: Layout) -> String {
             .map(|expires| format!("certificates: the first expires on {}", second(expires))),
     ];
     let facts = facts.into_iter().flatten();
-    let facts: String = facts.map(|fact| lines(&fact, Style::new(), layout)).collect();
+    let facts: String = facts
+        .map(|fact| layout.styled_lines(&fact, Style::new()))
+        .collect();
     let pods = if diagnosis.static_pods.is_empty() {
         String::new()
     } else {
@@ -69,16 +69,6 @@ pub(super) fn render(report: &DiagnosisReport<'_>, layout: Layout) -> String {
         return text;
     }
     layout.append_paragraphs(text + "\nWhat could not be read:\n", &diagnosis.unread)
-}
-
-/// Text that is wrapped at the width of the terminal.
-fn lines(text: &str, style: Style, layout: Layout) -> String {
-    let lines = layout.wrap_lines(text, 0).into_iter();
-    lines.fold(String::new(), |mut text, line| {
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "{}", line.style(style));
-        text
-    })
 }
 
 /// The Machine, its owner, and what identifies its host.
@@ -120,7 +110,7 @@ fn answer(report: &DiagnosisReport<'_>, layout: Layout) -> String {
         None => String::new(),
     };
     if text.is_empty() || (*state == WhyState::Unknown && explanation.state != WhyState::Unknown) {
-        text += &lines(&sentence(report.diagnosis), state_style(*state), layout);
+        text += &layout.styled_lines(&sentence(report.diagnosis), state_style(*state));
     }
     text
 }

@@ -1,11 +1,9 @@
 //! Prints the table of Machines by failure domain, outdated Machines first. The findings say why Machines are outdated. If the table is
 //! too wide, it shows what the names share once, so these names cannot be pasted; `-o wide` shows whole names.
 
-use std::fmt::Write as _;
-
 use jiff::Timestamp;
 use kcp_api::{Machine, Object as _};
-use owo_colors::{OwoColorize as _, Style};
+use owo_colors::Style;
 
 use crate::commands::status::screen::{Layout, age, style_of_no, summary::quorum_check_failed};
 use crate::terminal::{
@@ -58,10 +56,7 @@ pub(super) fn machines(
     }
     let short = table(observed, inspection, &machines, affixes, now, layout);
     let mut text = short.render(layout);
-    for line in legend.iter().flat_map(|line| layout.wrap_lines(line, 0)) {
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "{}", line.style(FAINT));
-    }
+    text.extend(legend.iter().map(|line| layout.styled_lines(line, FAINT)));
     text
 }
 

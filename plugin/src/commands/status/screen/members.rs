@@ -1,10 +1,10 @@
 //! Prints the table of etcd members, with what each member reports about itself. The findings say why a member did not
 //! respond.
 
-use std::{collections::BTreeSet, fmt::Write as _};
+use std::collections::BTreeSet;
 
 use kcp_etcd::{Member, Status};
-use owo_colors::{OwoColorize as _, Style};
+use owo_colors::Style;
 
 use crate::commands::status::screen::Layout;
 use crate::terminal::{
@@ -45,20 +45,17 @@ pub(super) fn members(observed: &Snapshot, layout: Layout) -> String {
         return String::new();
     };
     if survey.queried.is_empty() {
-        return lines("etcd members: none to query", Style::new(), layout);
+        return layout.styled_lines("etcd members: none to query", Style::new());
     }
     let mut text = if responding_members(survey).next().is_none() {
         let names: Vec<&str> = survey.queried.iter().map(|asked| asked.name.as_str()).collect();
-        lines(
-            &format!("etcd members: no response from {}", join_names(&names, "and")),
-            BAD,
-            layout,
-        )
+        let silent = format!("etcd members: no response from {}", join_names(&names, "and"));
+        layout.styled_lines(&silent, BAD)
     } else {
         table(survey, layout)
     };
     for note in notes(observed, survey, layout) {
-        text.push_str(&lines(&note, FAINT, layout));
+        text.push_str(&layout.styled_lines(&note, FAINT));
     }
     text
 }
@@ -77,17 +74,6 @@ fn table(survey: &EtcdSurvey, layout: Layout) -> String {
         table.add_row([Cell::from(name), Cell::styled(what, WARN).extend_to_line_end()]);
     }
     table.render(layout)
-}
-
-fn lines(text: &str, style: Style, layout: Layout) -> String {
-    layout
-        .wrap_lines(text, 0)
-        .iter()
-        .fold(String::new(), |mut text, line| {
-            // Writing to a String cannot fail.
-            let _ = writeln!(text, "{}", line.style(style));
-            text
-        })
 }
 
 fn row(survey: &EtcdSurvey, asked: &QueriedMember) -> Vec<Cell> {

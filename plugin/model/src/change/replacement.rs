@@ -12,7 +12,7 @@ use crate::{
     change::decision::{Decision, Refusal, RefusedBy},
     join_times::{DEFAULT_JOIN_LIMIT, JoinLimit},
     problem::Problem,
-    snapshot::{EtcdMembers, Snapshot},
+    snapshot::{EtcdMember, EtcdMembers, Snapshot},
     staleness::age,
 };
 
@@ -93,15 +93,24 @@ pub fn replacement_state(observed: &Snapshot, target: Option<&str>, now: Timesta
 
 /// Whether etcd's other members are not connected to the member of the Machine.
 pub fn has_dead_member(observed: &Snapshot, machine: &str) -> bool {
+    matches!(with_member(observed, machine), Some((_, Some(member))) if member.is_dead())
+}
+
+/// Whether the Machine is being deleted and etcd has already removed its member.
+pub fn has_left_etcd(observed: &Snapshot, machine: &str) -> bool {
+    matches!(with_member(observed, machine), Some((machine, None)) if machine.is_deleting())
+}
+
+/// The Machine and its etcd member. `None` if the members or the Machine's Node are unknown.
+fn with_member<'o>(observed: &'o Snapshot, machine: &str) -> Option<(&'o Machine, Option<EtcdMember>)> {
     let mut machines = observed.machines.iter();
-    let machine = machines.find(|other| other.name() == machine);
-    let node = machine.and_then(|machine| observed.node_of(machine));
+    let machine = machines.find(|other| other.name() == machine)?;
+    let node = observed.node_of(machine)?;
     let EtcdMembers::Read(members) = observed.members() else {
-        return false;
+        return None;
     };
-    members
-        .iter()
-        .any(|member| Some(member.name.as_str()) == node && member.is_dead())
+    let member = members.into_iter().find(|member| member.name == node);
+    Some((machine, member))
 }
 
 fn announced_state(observed: &Snapshot, target: Option<&str>, now: Timestamp) -> ReplacementState {

@@ -9,7 +9,7 @@ use crate::{
         decision::{ChangeEvent, Decision, ObjectWrite, Proposal, WriteObstacles},
         quorum_guard::{QuorumGuard, leader_warning},
         replaceable::{Replaceability, prevents_creation},
-        replacement::has_dead_member,
+        replacement::{has_dead_member, has_left_etcd},
     },
     drain::forecast,
     plan::{
@@ -117,15 +117,17 @@ pub fn decide(machine: &MachineSnapshot, options: ReplaceOptions, now: Timestamp
     })
 }
 
-/// Whether the blocker ends only when the dead members have been removed, and `target` is the Machine of one of them. No
-/// Machine joins before, so there is nothing to wait for.
+/// Whether `target` is the Machine of a dead member, and the blocker ends only when the dead members have been removed. No
+/// Machine joins before, so there is nothing to wait for. The end of a deletion changes nothing for etcd once the member of
+/// the deleted Machine is removed.
 fn ends_with_the_dead(observed: &Snapshot, target: &str, blocker: &Problem) -> bool {
-    let is_dead = |machine: &str| has_dead_member(observed, machine);
-    is_dead(target)
+    let casts_no_vote =
+        |machine: &str| has_dead_member(observed, machine) || has_left_etcd(observed, machine);
+    has_dead_member(observed, target)
         && match blocker {
             Problem::Silent { machine, .. }
             | Problem::Condition { machine, .. }
-            | Problem::BeingDeleted { machine, .. } => is_dead(machine),
+            | Problem::BeingDeleted { machine, .. } => casts_no_vote(machine),
             Problem::NoNode { .. } | Problem::RefusedByEtcd { .. } => true,
             _ => false,
         }
@@ -203,16 +205,20 @@ fn consequences(plan: &Plan) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use kcp_api::{Object as _, metadata::Time};
+    use serde_json::json;
 
     use super::{
         Decision, ObjectWrite, ReplaceOptions, WITHOUT_ETCD_HINT, decide, is_allowed_with_force, question,
     };
     use crate::{
         change::decision::{Refusal, RefusedBy},
-        snapshot::{EtcdMember, EtcdMembers, Failure, change::MachineSnapshot},
+        snapshot::{
+            EtcdMember, EtcdMembers, Failure,
+            change::{MachineObject, MachineSnapshot},
+        },
         testing::{
             machine::{dead, fail, snapshot},
-            objects::{annotate, minutes_ago, now, pause},
+            objects::{self, annotate, minutes_ago, now, pause},
         },
     };
 
@@ -269,6 +275,47 @@ mod tests {
         );
         for force in [false, true] {
             assert_eq!(decide(&machine, options(force), now()), expected, "{force}");
+        }
+    }
+
+    #[test]
+    fn a_second_dead_machine_does_not_wait_for_the_end_of_the_first_deletion() {
+        // The members of m4 and of another Machine are dead. `has_left` says whether etcd has removed that of m5.
+        let replace = |target: &str, has_left: bool| {
+            let mut machine = snapshot("m4");
+            let object =
+                json!({"metadata": {"name": target, "namespace": "d", "uid": "u", "resourceVersion": "7"}});
+            machine.object = MachineObject::decode(&object.to_string()).expect("a Machine");
+            let observed = &mut machine.control_plane_snapshot.observed;
+            observed.control_plane.spec.replicas = Some(5);
+            observed.machines = ["m1", "m2", "m3", "m4", "m5"].map(objects::machine).to_vec();
+            observed.machines[4].metadata.deletion_timestamp = Some(Time(minutes_ago(1)));
+            let members = ["m1", "m2", "m3", "m4"]
+                .into_iter()
+                .chain((!has_left).then_some("m5"));
+            let member = |name: &str| EtcdMember {
+                name: format!("node-{name}"),
+                fault: (name == "m4").then(|| "does not respond: no answer within 2s".to_owned()),
+                ..EtcdMember::default()
+            };
+            observed.etcd_members = EtcdMembers::Read(members.map(member).collect());
+            decide(&machine, options(false), now())
+        };
+        assert!(
+            matches!(replace("m4", true), Decision::Write(_)),
+            "{:?}",
+            replace("m4", true)
+        );
+        for (target, has_left) in [("m4", false), ("m3", true)] {
+            let decision = replace(target, has_left);
+            let Decision::Refused(refusal) = &decision else {
+                panic!("{target}, {has_left}: {decision:?}");
+            };
+            let being_deleted = "Machine m5 is being deleted".to_owned();
+            assert!(
+                refusal.why.contains(&being_deleted),
+                "{target}, {has_left}: {refusal:?}"
+            );
         }
     }
 

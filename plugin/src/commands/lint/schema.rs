@@ -73,6 +73,12 @@ pub(super) fn check(
             }
             explain_undecodable(&found, faults);
             add(kind, &versions, &found, faults);
+            faults.extend(
+                versions
+                    .lost(located)
+                    .into_iter()
+                    .map(|Moved { path, message, .. }| Fault::from_lint(LintRule::FieldMoved, path, &message)),
+            );
             true
         }
         _ if has_rules => {

@@ -266,6 +266,39 @@ impl Versions {
         found
     }
 
+    /// The fields of an object in v1beta1 that decided before Cluster API 1.11, the first release with v1beta2. Since then, the
+    /// conversion loses them, and the value of the Cluster or of the control plane decides.
+    pub(super) fn lost(&self, object: &LocatedValue) -> Vec<Moved> {
+        let mut found = Vec::new();
+        if self.own == "v1beta1" {
+            self.search_lost("", object, &mut found);
+        }
+        found
+    }
+
+    fn search_lost(&self, path: &str, value: &LocatedValue, found: &mut Vec<Moved>) {
+        let is_lost = |row: &Move| {
+            matches!(row.difference, Difference::Removed(FROM_CLUSTER))
+                && prefix(path, row.v1beta1).is_some()
+                && self.own_schema.at(path).is_some()
+        };
+        if MOVES.iter().any(is_lost) {
+            found.push(Moved {
+                path: path.to_owned(),
+                target: None,
+                message: format!(
+                    "since release 1.11, Cluster API ignores this field without a message: {FROM_CLUSTER}; set the value there, \
+                     and remove this field"
+                ),
+            });
+        } else if let YamlNode::Object(fields) = &value.node {
+            let separator = if path.is_empty() { "" } else { "." };
+            for (name, field) in fields.iter().filter(|(_, field)| !field.is_null()) {
+                self.search_lost(&format!("{path}{separator}{name}"), field, found);
+            }
+        }
+    }
+
     fn search(&self, path: &str, value: &LocatedValue, found: &mut Vec<Moved>) {
         if let Some(moved) = self.row(path, value) {
             found.push(moved);

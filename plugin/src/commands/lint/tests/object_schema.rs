@@ -85,6 +85,17 @@ fn each_problem_is_reported_once() {
             ],
         ),
         (
+            "fields of v1beta1 that the conversion to v1beta2 loses",
+            changed(
+                "imageRepository: x",
+                "networking: {podSubnet: 10.0.0.0/8}, kubernetesVersion: v1.33.0, clusterName: ",
+            ),
+            vec![
+                "warn field-moved spec.kubeadmConfigSpec.clusterConfiguration.networking",
+                "warn field-moved spec.kubeadmConfigSpec.clusterConfiguration.kubernetesVersion",
+            ],
+        ),
+        (
             "a field with a wrong name",
             changed("  version:", "  versoin:"),
             vec!["warn field-unknown spec.versoin", "deny field-invalid spec.version"],

@@ -9,8 +9,8 @@ pub(crate) const TOPIC: Topic = Topic {
             references: &["kubernetes-sigs/cluster-api#10125"],
             done: "Loses two of five Machines at the same time, with a MachineHealthCheck.",
             seen: CLUSTER_API,
-            outcome: "Cluster API replaces one of them. etcd admits no new member while the other \
-                      dead one is listed, so the new Machine never joins.",
+            outcome: "Cluster API replaces one of them. etcd before 3.5.31 and 3.6.11 admits no new member \
+                      while the other dead one is listed, so the new Machine never joins.",
             fixed: None,
             with: &[
                 With::Named {

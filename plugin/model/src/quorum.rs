@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use semver::Version;
 use serde::Serialize;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,6 +21,8 @@ pub struct Member {
     pub is_joining: bool,
     /// Whether the member is a voter that has stopped, or is cut off, so that the other members are not connected to it.
     pub is_dead: bool,
+    /// Whether the member admits a new member only if it is connected to every voter ([`joins_need_every_voter`]).
+    pub joins_need_every_voter: bool,
     /// Whether the member's health is unknown: neither the member nor a condition of its Machine reports it.
     /// The controller then counts the member as unhealthy.
     pub is_unknown: bool,
@@ -30,6 +33,16 @@ impl Member {
     /// Whether the member is a learner or has not started, and therefore does not vote. The controller waits for it.
     pub const fn is_starting(&self) -> bool {
         self.name.is_empty() || self.is_learner
+    }
+}
+
+/// Whether a member of this version of etcd admits a new member only if it is connected to every voter. Later versions only require
+/// that it is connected to a quorum, counted with the new member (etcd-io/etcd#21641).
+pub fn joins_need_every_voter(version: &Version) -> bool {
+    match (version.major, version.minor) {
+        (3, 5) => version.patch < 31,
+        (3, 6) => version.patch < 11,
+        (major, minor) => (major, minor) < (3, 5),
     }
 }
 
@@ -75,8 +88,19 @@ pub struct DeadMember {
 impl EtcdRefusal {
     /// Why no member can join. `None` if etcd admits one, or has lost its quorum.
     ///
-    /// Source: `mayAddMember` of etcd. It requires a connection to every voter, even if the new member is a learner.
+    /// Source: `mayAddMember` of etcd. The member that receives the request decides, and the new member counts as a voter that is not
+    /// connected, even if it is a learner.
     pub fn of_join(members: &[Member]) -> Option<Self> {
+        let voters = members.iter().filter(|member| !member.is_learner);
+        let mut connected = voters.clone().filter(|member| !member.is_dead);
+        let votes = Votes {
+            voters: voters.clone().count() + 1,
+            unhealthy: voters.filter(|member| member.is_dead).count() + 1,
+            starting: 0,
+        };
+        if votes.has_quorum() && connected.all(|member| !member.joins_need_every_voter) {
+            return None;
+        }
         Self::new(RefusedChange::Join, members)
     }
 
@@ -276,7 +300,9 @@ impl fmt::Display for Votes {
 
 #[cfg(test)]
 mod tests {
-    use super::{Change, Member, Votes};
+    use semver::Version;
+
+    use super::{Change, EtcdRefusal, Member, Votes, joins_need_every_voter};
 
     /// A member for each letter: `h`ealthy, `u`nhealthy, `l`earner, `L`earner that is unhealthy, `-` not started.
     fn members(letters: &str) -> Vec<Member> {
@@ -344,6 +370,48 @@ mod tests {
                 (*voters, *unhealthy, *quorum, *may_fail, *safe),
                 "{letters} {change:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_dead_member_prevents_a_join() {
+        // Members, whether etcd refuses a join if the others need every voter, and otherwise.
+        for (letters, strict, by_quorum) in [
+            ("hhh", false, false),
+            ("hhu", true, true),
+            ("hhhu", true, false),
+            ("hhhhu", true, false),
+            ("hhhuu", true, true),
+            ("hhhul", true, false),
+            // etcd has lost its quorum.
+            ("huu", false, false),
+        ] {
+            for (joins_need_every_voter, expected) in [(true, strict), (false, by_quorum)] {
+                let mut members = members(letters);
+                for (member, letter) in members.iter_mut().zip(letters.chars()) {
+                    member.is_dead = letter == 'u';
+                    // The version of a dead member does not matter.
+                    member.joins_need_every_voter = joins_need_every_voter || member.is_dead;
+                }
+                assert_eq!(EtcdRefusal::of_join(&members).is_some(), expected, "{letters}");
+            }
+        }
+    }
+
+    /// The function `mayAddMember` of each version was read.
+    #[test]
+    fn newer_versions_admit_a_member_by_quorum() {
+        for (version, expected) in [
+            ("3.4.37", true),
+            ("3.5.27", true),
+            ("3.5.31", false),
+            ("3.6.10", true),
+            ("3.6.11", false),
+            ("3.7.0", false),
+            ("4.0.0", false),
+        ] {
+            let parsed = Version::parse(version).expect("a version");
+            assert_eq!(joins_need_every_voter(&parsed), expected, "{version}");
         }
     }
 

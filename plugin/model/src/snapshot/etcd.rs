@@ -17,6 +17,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kcp_api::{Machine, Object as _};
 use kcp_etcd::{Alarm, AlarmKind, Member, Members, Status};
+use kcp_rules::syntax::parse_version;
+use semver::Version;
 
 use crate::{
     quorum,
@@ -95,6 +97,8 @@ pub struct EtcdMember {
     pub is_joining: bool,
     /// Whether only clients cannot connect to the member, because its serving certificate has expired.
     pub refuses_only_clients: bool,
+    /// [`quorum::joins_need_every_voter`] of the member's version; also true if the version is unknown.
+    pub joins_need_every_voter: bool,
 }
 
 impl EtcdMember {
@@ -119,6 +123,7 @@ impl EtcdMember {
             is_reported_unhealthy: false,
             is_joining: self.is_joining,
             is_dead: self.is_dead(),
+            joins_need_every_voter: self.joins_need_every_voter,
             is_unknown: false,
             machine: machine.map(str::to_owned),
         }
@@ -279,6 +284,9 @@ impl EtcdSurvey {
                 fault: self.fault(member, list.cluster_id),
                 is_joining: false,
                 refuses_only_clients: self.refuses_only_clients(member),
+                joins_need_every_voter: self
+                    .version(member)
+                    .is_none_or(|version| quorum::joins_need_every_voter(&version)),
             })
             .collect();
         mark_joining(&mut members, machines);
@@ -304,6 +312,13 @@ impl EtcdSurvey {
             Err(failure) => describe_unresponsive(&failure.message),
             Ok(_) => "does not respond: a member of another etcd cluster responds on its node".to_owned(),
         })
+    }
+
+    /// `None` if the member has not reported its version.
+    fn version(&self, member: &Member) -> Option<Version> {
+        let mut statuses = self.statuses();
+        let (_, status) = statuses.find(|(_, status)| status.member_id == member.id)?;
+        parse_version(&status.version).ok()
     }
 
     /// Whether only clients cannot connect to the member, because its serving certificate has expired. The members use their peer

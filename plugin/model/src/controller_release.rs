@@ -88,7 +88,7 @@ impl Behaviour {
                 "an etcd leader that does not respond blocks only the deletion of its own Machine, not of every Machine"
             }
             Self::KeepsOnlyLeader => {
-                "a rollout with `maxSurge` 0 does not delete the only Machine, and never ends"
+                "with stacked etcd, a rollout with `maxSurge` 0 does not delete the only Machine, and never ends"
             }
             Self::SparesUnnamedMembers => {
                 "an etcd member that has never started is kept until the newest Node is 20 seconds old"

@@ -29,8 +29,7 @@ pub(crate) const TOPIC: Topic = Topic {
             with: &[
                 With::Denied {
                     rule: "topology-version-lowered",
-                    sentence: "every reconcile of the topology controller would fail, and Cluster API \
-                           would deny the old version",
+                    sentence: "every reconcile of the topology controller would fail, and Cluster API would deny the way back",
                 },
                 With::Named {
                     check: "topology-not-reconciled",

@@ -79,8 +79,8 @@ pub fn left_out(configuration: &Configuration) -> Vec<String> {
     ];
     if configuration.authorize_overrides {
         left_out.push(
-            "the policies require the verb override of the user who makes a write, not of the user who set the annotation, \
-             because a policy does not review who sets it"
+            "the user who makes a write needs the verb override, not the user who set the annotation, because a policy cannot tell \
+             who set it"
                 .to_owned(),
         );
     }

@@ -332,9 +332,9 @@ pub fn text(object: &Value) -> String {
     serde_saphyr::to_string(object).unwrap_or_else(|_| object.to_string())
 }
 
-/// The kubeconfig of the static Pod: the API server on its own host, and a token in a file that the anchor renews. `authority` is
-/// the CA certificate of the API server in base64. Without `authority`, the static Pod reads `CLUSTER_CA` on the host, and
-/// fails if the permissions of this file do not let it.
+/// The kubeconfig of the static Pod: the API server on its own host, and a token in a file that the anchor renews. `authority`
+/// is the CA certificate of the API server in base64. Without `authority`, the static Pod reads `CLUSTER_CA` on the host, and
+/// fails if the permissions of this file do not allow this.
 pub fn kubeconfig(api_server_port: u16, authority: Option<&Value>) -> Value {
     let (key, authority) = match authority {
         Some(data) => ("certificate-authority-data", data.clone()),

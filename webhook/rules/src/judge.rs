@@ -256,7 +256,7 @@ fn unread_fault(failures: &[String]) -> Fault {
         reason: CauseReason::Forbidden,
         value: None,
         detail: format!("could not check this rule: {}", failures.join("; ")).into(),
-        remedy: "try again, or override the rule if you know that the change meets it".into(),
+        remedy: "try again, or override the rule if you know that the change complies with it".into(),
     }
 }
 

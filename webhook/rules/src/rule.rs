@@ -40,7 +40,7 @@ pub enum OnUnread {
 /// plane. [`crate::topology`] says how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InTopology {
-    /// A topology cannot break the rule, or only patches of its class decide.
+    /// A topology cannot break the rule, or only the patches of its class can.
     Unjudged,
     /// The values of a topology can break the rule.
     Judged,

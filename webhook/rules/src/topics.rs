@@ -140,7 +140,7 @@ pub fn similar<'n>(mistyped: &str, names: impl IntoIterator<Item = &'n str>) -> 
         .collect()
 }
 
-/// The name that was probably meant: at most a third of the letters, and at most two, are wrong, missing, too many or swapped.
+/// The name that was probably meant: at most two letters, and at most a third of all, are wrong, missing, extra or swapped.
 pub fn misspelled<'n>(written: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     const MAX_FAULTS: usize = 2;
     let written = written.to_lowercase();

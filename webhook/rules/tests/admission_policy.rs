@@ -191,8 +191,8 @@ fn the_policies_follow_the_configuration() {
     assert_eq!(
         left_out(&configuration)[2..],
         [
-            "the policies require the verb override of the user who makes a write, not of the user who set the annotation, because a policy does not review \
-             who sets it",
+            "the user who makes a write needs the verb override, not the user who set the annotation, because a policy cannot tell \
+             who set it",
             "exemptions[0] ends at 2099-12-31T00:00:00Z: export the policies again then",
             "a denial is not recorded as an Event",
         ]

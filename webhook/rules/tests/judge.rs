@@ -127,8 +127,8 @@ fn configuration_sets_what_happens_if_a_rule_cannot_read() {
         if denied {
             assert_eq!(
                 judgement.findings[0].message().to_string(),
-                "Forbidden: could not check this rule: could not read the namespace: timeout; try again, or override the rule \
-                 if you know that the change meets it (control-plane-in-use)"
+                "Forbidden: could not check this rule: could not read the namespace: timeout; try again, or override the rule if \
+                 you know that the change complies with it (control-plane-in-use)"
             );
         }
     }

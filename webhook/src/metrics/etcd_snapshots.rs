@@ -33,8 +33,8 @@ impl SnapshotGauges {
     pub(super) fn register(&self, registry: &mut Registry) {
         registry.register(
             "kcp_webhook_etcd_snapshot_timestamp_seconds",
-            "When the last recorded snapshot of a control plane's etcd was complete, in seconds since 1970; with \
-            recorded=false, when the control plane was created, because no snapshot is recorded",
+            "Completion time of the last recorded snapshot of a control plane's etcd, in seconds since 1970; if no snapshot is \
+             recorded, the creation time of the control plane, with recorded=false",
             self.0.clone(),
         );
     }

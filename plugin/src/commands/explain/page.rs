@@ -61,8 +61,8 @@ fn section(rule: &Rule, example: &RuleExample) -> String {
     item("checks", &format!("{kinds} on {verbs}"));
     item("default action", &format!("{:?}", rule.action).to_lowercase());
     if rule.topology == InTopology::Strands {
-        let why = "the rule only warns, unless the Cluster is new and its class has no patches; it also only warns of a new version \
-                   that the topology controller writes";
+        let why = "the rule only warns, except for a new Cluster whose class has no patches; it also only warns if the topology \
+                   controller writes a new version";
         item("in the topology of a Cluster", why);
     }
     let is_overridable = if rule.overridable { "yes" } else { "no" };

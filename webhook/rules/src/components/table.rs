@@ -110,7 +110,7 @@ impl Row {
         }
     }
 
-    /// Returns the first version of an unbroken series of minor versions up to `minor`, all of whose states satisfy `condition`.
+    /// Returns the first of the consecutive minor versions up to `minor` whose states all satisfy `condition`.
     pub(super) fn since(&self, minor: u64, condition: impl Fn(&str) -> bool) -> u64 {
         let earlier = self.changes.iter().rev().filter(|(first, _)| *first <= minor);
         let matching = earlier.take_while(|(_, state)| condition(state));

@@ -94,7 +94,7 @@ impl fmt::Display for Caveat {
         match self {
             Self::UnknownName(component, _) => write!(
                 f,
-                "the configuration of {component} has an entry with a name that no controller has"
+                "the configuration of {component} names a controller that does not exist"
             ),
             Self::NotShared(component, name) => write!(
                 f,

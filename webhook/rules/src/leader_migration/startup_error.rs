@@ -101,7 +101,7 @@ impl StartupError {
             Self::UnknownFlag(flag) => format!("remove --{flag}"),
             Self::UnknownController(name) => match controller_name(name) {
                 Some(name) => format!("remove {name} from --controllers"),
-                None => "correct or remove the names in --controllers that no controller has".to_owned(),
+                None => "in --controllers, correct or remove the names that are not names of controllers".to_owned(),
             },
             Self::ResourceLock => "remove --leader-elect-resource-lock".to_owned(),
             Self::CloudProvider(_) => {

@@ -88,7 +88,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "component-flags-conflict",
-        summary: "the flags of a component must be valid together, and with those of kubeadm",
+        summary: "the flags of a component must not conflict with each other or kubeadm's flags",
         why: "kubeadm passes flags of its own to the components. Some flags cannot be combined: a component that gets two such \
               flags exits at startup.",
         operations: ON_WRITE,
@@ -102,7 +102,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "kubelet-label-refused",
-        summary: "a kubelet must only set labels that Kubernetes lets it set",
+        summary: "a kubelet must set only the labels that Kubernetes allows",
         why: "The kubelet exits at startup if node-labels has a label in the domains kubernetes.io or k8s.io that Kubernetes \
               does not let a kubelet set. The Machine then never becomes a Node.",
         operations: ON_WRITE,

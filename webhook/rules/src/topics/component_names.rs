@@ -38,9 +38,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "feature-gate-value-refused",
         summary: "each feature gate must have a value that the component accepts",
-        why: "Before Kubernetes removes a feature gate, it locks the gate to its default. A component exits at startup in \
-              three cases: a locked gate has the other value, a value is not a boolean, or a gate is on without a gate that it \
-              needs.",
+        why: "Before Kubernetes removes a feature gate, it locks the gate to its default. A component exits at startup in three \
+              cases: a locked gate has the other value, a value is not a boolean, or a gate is on but a gate that it needs is off.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,

@@ -151,13 +151,14 @@ fn deleted_while_in_use(change: &Change<'_, ClusterDeploymentCustomization<'_>>,
         let after = holder.map_or_else(String::new, |holder| format!(" after {} held it", quote(holder)));
         faults.push(fault(
             format!(
-                "the customization is being cleaned{after}; once it is deleted, nothing says that its host was not cleaned"
+                "the customization is being cleaned{after}; if you delete it now, no record shows that its host still needs \
+                 cleaning"
             ),
             cleaning_remedy(customization, name),
         ));
     } else if let Reservation::Unreadable(why) = &lease {
         faults.push(fault(
-            format!("the customization counts as leased, by nobody known, because {why}"),
+            format!("the customization counts as leased to an unknown holder, because {why}"),
             force_remedy(customization, name),
         ));
     } else if matches!(lease, Reservation::Leased(_)) && !lease.has_ended(change.context.now) {

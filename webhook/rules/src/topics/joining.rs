@@ -22,8 +22,9 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[Rule {
     id: "joining-machine-outdated",
     summary: "a change must not make the second control plane Machine outdated while it joins",
-    why: "The second etcd member can vote before its Machine has a Node. If the Machine becomes outdated meanwhile, Cluster API \
-          deletes it, but not its member, and etcd loses its quorum. The topology controller is denied too, and tries again.",
+    why: "The second etcd member can vote before its Machine has a Node. If the Machine is outdated by then, Cluster API deletes \
+          the Machine but not the member, and etcd loses quorum. The rule also denies the topology controller, which tries \
+          again.",
     operations: ON_UPDATE,
     action: Action::Deny,
     scope: Scope::Cluster(&[Part::Machines, Part::Cluster]),

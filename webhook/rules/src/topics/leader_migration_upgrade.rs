@@ -212,8 +212,8 @@ fn stopped(names: &str, row: &Row, phase: Phase) -> String {
         format!("{when} the rollout, no controller manager would run {names}; {now}")
     } else {
         format!(
-            "{names} would run {}, but would stop {when} the rollout whenever a controller manager that does \
-             not run {names} holds the migration lock",
+            "{names} would run {}, but {when} the rollout, {names} would stop whenever the holder of the migration lock does not \
+             run {names}",
             places(&row.runners_after)
         )
     }

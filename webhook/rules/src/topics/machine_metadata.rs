@@ -61,8 +61,9 @@ const RULES: &[Rule] = &[
     Rule {
         id: "machine-annotation-misplaced",
         summary: "annotations that are meant for one Machine must not be set on all Machines",
-        why: "Cluster API copies the annotations to every Machine of the control plane. There they pause the Machines, make \
-              MachineHealthChecks replace all of them, or record a remediation that never happened. This rule denies them.",
+        why: "Cluster API copies the annotations to every Machine of the control plane. Some annotations then pause all Machines, \
+              make MachineHealthChecks replace all, or record a remediation that never happened. This rule denies such \
+              annotations.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,

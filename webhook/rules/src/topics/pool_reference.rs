@@ -84,7 +84,7 @@ fn reference_changed(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Fa
         (Some(old), Some(new)) => (old, new),
         (None, None) => return,
         (None, Some(new)) => {
-            let detail = "this cluster was created without a pool, and the pool in this reference would delete it as surplus";
+            let detail = "this cluster was created without a pool, and with this reference, Hive would delete it as surplus";
             let remedy = "remove the reference; to get a cluster from the pool, create a ClusterClaim";
             return push(
                 REFERENCE,

@@ -126,15 +126,15 @@ const RULES: &[Rule] = &[
     Rule {
         id: "resume-timeout-missing",
         summary: "a pool of hibernating clusters should limit how long they resume",
-        why: "Without resumeTimeout, Hive waits without end for an unclaimed cluster that cannot resume, for example because \
-              its certificates have expired. Meanwhile, ClusterClaims wait.",
+        why: "Without resumeTimeout, Hive waits forever for an unclaimed cluster that cannot resume, for example because its \
+              certificates have expired. Meanwhile, ClusterClaims wait.",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
         overridable: false,
         topology: InTopology::Unjudged,
-        source: "Hive, pkg/controller/clusterpool/collections.go, isBroken: without resumeTimeout, no cluster is broken \
-                 because it does not resume",
+        source: "Hive, pkg/controller/clusterpool/collections.go, isBroken: without resumeTimeout, a cluster that does not resume \
+                 never counts as broken",
         check: Check::ClusterPool(resume_timeout_missing),
         cel: Cel::Faults(include_str!("cel/resume-timeout-missing.cel")),
     },
@@ -302,7 +302,7 @@ fn clean_before_reuse_unclear(change: &Change<'_, ClusterPool<'_>>, faults: &mut
         field: format!("metadata.annotations[{CLEAN_BEFORE_REUSE}]").into(),
         reason: CauseReason::Invalid,
         value: Some(quote(value)),
-        detail: "the value is neither true nor false, and counts as true, so no entry is free before it was cleaned"
+        detail: "the value is neither true nor false, and counts as true, so each entry must be cleaned before it is free"
             .into(),
         remedy: "set it to true or false".into(),
     });
@@ -323,9 +323,9 @@ fn resume_timeout_missing(change: &Change<'_, ClusterPool<'_>>, faults: &mut Fau
             field: "spec.hibernationConfig.resumeTimeout".into(),
             reason: CauseReason::Required,
             value: None,
-            detail: "some clusters of the pool hibernate, and without a timeout, Hive never replaces one that cannot resume"
+            detail: "some clusters of the pool hibernate, and without a timeout, Hive never replaces a cluster that cannot resume"
                 .into(),
-            remedy: "set a duration in which every cluster resumes, such as 30m".into(),
+            remedy: "set a duration that is long enough for every cluster to resume, such as 30m".into(),
         });
     }
 }

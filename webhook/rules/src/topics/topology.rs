@@ -39,8 +39,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "topology-rollout-unsupported",
         summary: "a topology must not set rollout.after with a v1beta1 control plane template",
-        why: "The topology controller writes the time to spec.rollout.after, in the API version in which it last applied the control \
-              plane. v1beta1 has no such field, so each of its reconciles fails until the time is removed from the Cluster.",
+        why: "The topology controller writes the time to spec.rollout.after, in the API version that it last used for the control \
+              plane. v1beta1 has no such field, so each reconcile fails until you remove the time from the Cluster.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -87,8 +87,8 @@ fn lowered_in_topology(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mu
     };
     faults.push(version_change.fault(
         format!(
-            "this version is below {}: every reconcile of the topology controller would fail, and Cluster API would deny the old \
-             version",
+            "this version is below {}: every reconcile of the topology controller would fail, and Cluster API would deny the way \
+             back",
             version_change.old
         ),
         format!("keep {}, or set a higher version", version_change.old),
@@ -113,7 +113,7 @@ fn rollout_in_v1beta1(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut
                  reconciles would fail"
             .into(),
         remedy: format!(
-            "refer to the template in controlplane.cluster.x-k8s.io/v1beta2 in the ClusterClass, and wait until the topology \
+            "in the ClusterClass, refer to the template as controlplane.cluster.x-k8s.io/v1beta2, and wait until the topology \
              controller has applied it; or remove this time, and run: kubectl kcp rollout start cluster/{cluster}{}",
             metadata.namespace_flag()
         )

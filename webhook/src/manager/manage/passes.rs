@@ -410,7 +410,7 @@ impl Manager {
             }
             ManagerStep::ForgetTrust => {
                 authorities.next_trusted_since = None;
-                "a webhook configuration has changed, so the delay until the next CA signs starts again"
+                "a webhook configuration has changed, so the delay before the next CA signs starts again"
             }
             ManagerStep::Promote => {
                 authorities = authorities.promote(now);

@@ -251,7 +251,8 @@ const SECOND: Duration = Duration::from_secs(1);
 const ENFORCEMENTS: &str =
     "none, pods, system-reserved, system-reserved-compressible, kube-reserved and kube-reserved-compressible";
 const COMPACTION: &str = "periodic or revision";
-const EMULATED: &str = "the component's minor version or one of the three before, such as 1.34";
+const EMULATED: &str =
+    "the component's minor version or one of the three minor versions before it, such as 1.34";
 const MEDIA_TYPES: &str = " application/json application/yaml application/vnd.kubernetes.protobuf";
 const HSTS: &str = "max-age=SECONDS, includeSubDomains or preload";
 const ORIGINS: &str = r"regular expressions that pin both ends of a host, such as ^https://a\.example$";

@@ -58,7 +58,7 @@ pub(super) fn api_server_conflicts<'c>(flags: &FlagList<'c>, minor: u64) -> Vec<
     if flags.bool("enable-priority-and-fairness") != Some(false)
         && needed.iter().find_map(value_of) == Some("false")
     {
-        let cause = "the flag turns off an API that --enable-priority-and-fairness needs, and that flag is on by default";
+        let cause = "the flag turns off an API that --enable-priority-and-fairness (on by default) needs";
         conflicts.push(("runtime-config", cause));
     }
     // kubeadm enables NodeRestriction unless the user sets --enable-admission-plugins.

@@ -32,7 +32,7 @@ pub(crate) const TOPIC: Topic = Topic {
             with: &[
                 With::Warned {
                     rule: "resume-timeout-missing",
-                    sentence: "and without a timeout, Hive never replaces one that cannot resume",
+                    sentence: "and without a timeout, Hive never replaces a cluster that cannot resume",
                 },
                 With::Said {
                     command: "pool status",
@@ -55,7 +55,7 @@ pub(crate) const TOPIC: Topic = Topic {
                 },
                 With::Said {
                     command: "pool status",
-                    sentence: "and the cluster has another install-config than Hive would create now",
+                    sentence: "and the cluster's install-config differs from the one that Hive would create now",
                 },
             ],
             proof: Proof::Test("pool_sources::clusters_that_are_older_than_the_template_are_reported"),

@@ -120,7 +120,7 @@ fn an_inventory_that_an_old_definition_drops_is_reported() {
             ensure!(
                 status
                     .stdout
-                    .contains("or the server dropped it, because its ClusterPool CRD was older"),
+                    .contains("or the server dropped it, because the ClusterPool CRD was older"),
                 "{status}"
             );
             Ok(())
@@ -227,8 +227,8 @@ fn clusters_that_are_older_than_the_template_are_reported() {
         assert!(
             message.starts_with("secret/template, the install-config template, changed at ")
                 && message.ends_with(
-                    ", and the cluster has another install-config than Hive would create now; to replace the cluster, delete the \
-                     ClusterDeployment"
+                    ", and the cluster's install-config differs from the one that Hive would create now; to replace the cluster, \
+                     delete the ClusterDeployment"
                 ),
             "{message}"
         );

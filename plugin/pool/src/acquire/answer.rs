@@ -472,7 +472,7 @@ impl Availability {
             }
             Self::Unusable(UnusableReason::Unreadable(why)) => format!("{name} ({why})"),
             Self::Unusable(UnusableReason::PoolUnknown(pool)) => format!(
-                "{name} (its lease has ended, but pool {pool}, which may ask that it is cleaned, cannot be read)"
+                "{name} (its lease has ended, but pool {pool} cannot be read, so it may need cleaning first)"
             ),
             _ => self.with_holder(name, asked),
         }

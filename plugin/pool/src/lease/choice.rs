@@ -337,7 +337,7 @@ impl<'l> Inventory<'l> {
         entry.refers_to(holder) && self.cleaning(slot, entry, &entry.status.reservation()).is_none()
     }
 
-    /// The record of an entry that must be cleaned before it is leased again, also by its last holder.
+    /// The record of an entry that must be cleaned before it is leased again, even by its last holder.
     fn cleaning(
         &self,
         slot: &InventorySlot<'_>,

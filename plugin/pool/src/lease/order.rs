@@ -89,8 +89,8 @@ fn freed_at(entry: &Entry) -> Option<Timestamp> {
     }
 }
 
-/// Whether a listed entry looks free. `reported` is what an earlier attempt has found. An attempt also finds that the lease of an
-/// entry has ended; until the entry is leased again, its record then has a deadline that has passed.
+/// Whether a listed entry looks free. `reported` is what an earlier attempt has found. If the attempt found that the lease of
+/// an entry has ended, the entry keeps its record, with the past deadline, until it is leased again.
 pub fn looks_free(entry: &Entry, reported: &Availability, now: ServerTime) -> bool {
     if entry.is_deleting() || entry.cordoned().is_some() {
         return false;

@@ -337,7 +337,7 @@ fn end_of_place(now: ServerTime, ttl: SignedDuration) -> Timestamp {
     LeaseRecord::round_up_to_second(end)
 }
 
-/// The patch that ends a place, at which its lessee may continue for a while.
+/// The patch that ends a place. Its lessee may continue at this place for a while.
 pub fn end(pool: &str, place: &Place, now: ServerTime) -> Value {
     let second = Timestamp::from_second(now.earliest.as_second());
     let place = Place {

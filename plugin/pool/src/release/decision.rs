@@ -248,7 +248,7 @@ impl fmt::Display for ReleaseRefusal {
                 let names = customizations.join(", ");
                 write!(
                     f,
-                    "the pool of {names} may ask that {names} is cleaned before the next lease, and you are not allowed to get \
+                    "the pool of {names} may require cleaning before the next lease, and you are not allowed to get \
                      clusterpools.hive.openshift.io to check this; ask for this permission"
                 )
             }

@@ -181,7 +181,7 @@ fn check_lease(
         (Transition::Unclear, _) => {
             let pool = entry.status.pool().unwrap_or_default();
             let why = format!(
-                "the lease has ended, but pool {pool}, which may ask that the entry is cleaned, cannot be read"
+                "the lease has ended, but pool {pool} cannot be read, so the entry may need cleaning first"
             );
             Some(unknown_holder_finding(snapshot, entry, why, options, &[]))
         }
@@ -367,7 +367,7 @@ fn forced_cleaning(
     };
     let until = janitor.deadline.strftime("%Y-%m-%dT%H:%M:%SZ");
     let why = format!(
-        "a janitor cleans the entry after {holder} held it, at least until {until}; stop the janitor first"
+        "a janitor is cleaning the entry, last held by {holder}, at least until {until}; stop the janitor first"
     );
     LeaseProblem::of_entry(entry, Cause::InUse { why }, Remedy::None)
 }

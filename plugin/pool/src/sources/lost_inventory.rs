@@ -32,11 +32,11 @@ impl LostInventory {
         Some(match self.is_dropped {
             Some(true) => format!("{applied}: {DROPS}, and apply the manifest again"),
             Some(false) => format!(
-                "{applied}: another client removed it, or the server dropped it, because its ClusterPool CRD was older; apply the \
-                 manifest again, with or without the inventory"
+                "{applied}: another client removed the inventory, or the server dropped it, because the ClusterPool CRD was older; \
+                 apply the manifest again, with or without the inventory"
             ),
             None => format!(
-                "{applied}; it is unknown whether the server drops it, because the server's ClusterPool CRD cannot be read"
+                "{applied}; it is unknown whether the server drops the inventory, because its ClusterPool CRD cannot be read"
             ),
         })
     }
@@ -156,8 +156,8 @@ mod tests {
                 with_inventory(),
                 Some(false),
                 Some(format!(
-                    "{APPLIED}: another client removed it, or the server dropped it, because its ClusterPool CRD was older; apply \
-                     the manifest again, with or without the inventory"
+                    "{APPLIED}: another client removed the inventory, or the server dropped it, because the ClusterPool CRD was \
+                     older; apply the manifest again, with or without the inventory"
                 )),
                 None,
             ),
@@ -167,8 +167,7 @@ mod tests {
                 with_inventory(),
                 None,
                 Some(format!(
-                    "{APPLIED}; it is unknown whether the server drops it, because the server's ClusterPool CRD cannot be \
-                     read"
+                    "{APPLIED}; it is unknown whether the server drops the inventory, because its ClusterPool CRD cannot be read"
                 )),
                 None,
             ),

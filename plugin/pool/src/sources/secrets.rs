@@ -69,8 +69,8 @@ impl SecretFacts {
         match self.comparisons.get(cluster.name())? {
             Comparison::Same => None,
             Comparison::Differs => Some(format!(
-                "{changed}, and the cluster has another install-config than Hive would create now; to replace the cluster, delete the \
-                 ClusterDeployment"
+                "{changed}, and the cluster's install-config differs from the one that Hive would create now; to replace the \
+                 cluster, delete the ClusterDeployment"
             )),
             Comparison::Unknown(why) => Some(format!(
                 "{changed}; it is unknown whether the cluster has an older install-config, because its install-config \
@@ -84,8 +84,8 @@ impl SecretFacts {
         let is_old = credentials.at? > cluster.creation_timestamp()?;
         is_old.then(|| {
             format!(
-                "secret/{}, the credentials for the platform, changed{}, after Hive had copied them for the cluster; if the old ones \
-                 are no longer valid, delete the ClusterDeployment, and Hive creates another one",
+                "secret/{}, the credentials for the platform, changed{}, after Hive had copied them for the cluster; if the old \
+                 credentials are no longer valid, delete the ClusterDeployment, and Hive creates another one",
                 credentials.name,
                 credentials.time()
             )

@@ -76,7 +76,8 @@ pub(crate) async fn run(
                 "remove {entry} from the pool's inventory instead, or add --hive=no if Hive does not manage the pool"
             )
         } else {
-            "to remove the annotation anyway, add --hive=no while Hive creates no cluster".to_owned()
+            "to remove the annotation anyway, add --hive=no, but only while Hive creates no cluster"
+                .to_owned()
         };
         terminal.note(&format!(
             "{}: Hive manages, or may manage, pool {} ({evidence}); Hive ignores a cordon, and waits for five minutes if \

@@ -129,7 +129,7 @@ pub struct ClaimArguments {
     #[arg(long, conflicts_with_all = ["install_config", "customization", "selector"])]
     pub claim: bool,
 
-    /// How long the claim and its cluster may last at most, such as 8h30m, however often the command renews the claim
+    /// Maximum lifetime of the claim and its cluster, such as 8h30m, no matter how often the command renews the claim
     #[arg(long, value_name = "DURATION", requires = "claim", value_parser = parse_lifetime)]
     pub lifetime: Option<Duration>,
 

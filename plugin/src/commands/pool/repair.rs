@@ -42,8 +42,8 @@ pub struct RepairArguments {
     #[arg(short = 'A', long)]
     pub all_namespaces: bool,
 
-    /// How long a customization stays reserved at least, once a command has found that its lease has ended or that its cluster no
-    /// longer exists [default: 10m]
+    /// Minimum time that a customization stays reserved after a command has found that its lease has ended or that its cluster
+    /// no longer exists [default: 10m]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     grace: Option<Duration>,
 

@@ -23,8 +23,8 @@ use crate::{
 pub(super) type EntriesByName<'l> = BTreeMap<&'l str, &'l Entry>;
 pub(super) type ReuseByName<'l> = BTreeMap<&'l str, Reuse>;
 
-/// Reads what becomes of the entries whose leases have ended, if they are not free. Another pool, for which an entry is leased that
-/// both pools list, may ask for something else than the pool of the request.
+/// Reads what becomes of the entries whose leases have ended, if they are not free. If two pools list an entry, it may be
+/// leased for the other pool, which may require something else than the pool of the request.
 pub(super) async fn reuse_of<'l>(
     store: &impl LeaseStore,
     by_name: &EntriesByName<'l>,

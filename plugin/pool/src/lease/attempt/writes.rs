@@ -143,8 +143,8 @@ async fn write_lease(
     )))))
 }
 
-/// Frees an entry that this attempt has leased, because an error prevents that anybody is told of the lease. Returns the error, which
-/// says so if the entry may still be leased.
+/// Frees an entry that this attempt has leased, because an error prevents the command from reporting the lease. Returns the
+/// error, which says so if the entry may still be leased.
 async fn undo(store: &impl LeaseStore, leased: &LeasedEntry, error: LeaseError) -> LeaseError {
     if leased.was_already_held || matches!(free(store, leased).await, Ok(true)) {
         return error;

@@ -786,7 +786,6 @@ fn an_entry_of_a_pool_that_cannot_be_read_stays_reserved() {
         .iter()
         .map(|found| (described(found), found.sentence()))
         .collect();
-    let sentence =
-        "the lease has ended, but pool pool, which may ask that the entry is cleaned, cannot be read";
+    let sentence = "the lease has ended, but pool pool cannot be read, so the entry may need cleaning first";
     assert_eq!(found, [("unknown force".to_owned(), sentence.to_owned())]);
 }

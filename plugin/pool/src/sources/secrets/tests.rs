@@ -88,8 +88,8 @@ fn own(region: &str, replicas: u8) -> (&'static str, (u16, Value)) {
 #[tokio::test]
 async fn a_changed_template_is_compared_with_the_install_config_of_each_older_cluster() {
     const CHANGED: &str = "secret/template, the install-config template, changed at 2026-11-21T05:00:00Z";
-    const DIFFERS: &str = ", and the cluster has another install-config than Hive would create now; to replace the cluster, delete \
-                           the ClusterDeployment";
+    const DIFFERS: &str = ", and the cluster's install-config differs from the one that Hive would create now; to replace the \
+                           cluster, delete the ClusterDeployment";
     const UNKNOWN: &str = "; it is unknown whether the cluster has an older install-config, because its install-config could not be \
                            compared with the template: ";
     let template = |changed| ("d/template", (200, secret(TEMPLATE, changed)));
@@ -174,7 +174,7 @@ async fn changed_credentials_are_not_read() {
         let (facts, unread) = facts(vec![("d/creds", (200, creds))], &json!({})).await;
         let expected = is_old.then(|| {
             "secret/creds, the credentials for the platform, changed at 2026-11-21T05:00:00Z, after Hive had copied them for the \
-             cluster; if the old ones are no longer valid, delete the ClusterDeployment, and Hive creates another one"
+             cluster; if the old credentials are no longer valid, delete the ClusterDeployment, and Hive creates another one"
                 .to_owned()
         });
         assert_eq!(facts.old_secret(&bern()), expected);

@@ -324,7 +324,7 @@ impl<'w> Work<'w> {
                 interrupted = Some(signal);
                 let Ok(written) = timeout(RECORD_LIMIT, &mut written).await else {
                     terminal.note(&format!(
-                        "interrupted before it was certain that the end of the cleaning of {customization} is recorded"
+                        "interrupted before the command knew whether the end of the cleaning of {customization} was recorded"
                     ));
                     return Ok(Step::End(exit_code(signal)));
                 };

@@ -117,7 +117,7 @@ impl CannotRun {
     fn why(&self) -> String {
         match self.error.kind() {
             io::ErrorKind::NotFound if self.program.contains(' ') => {
-                "program not found; write the program and its arguments without quotes around all of them"
+                "program not found; do not put the program and its arguments into one pair of quotes"
                     .to_owned()
             }
             io::ErrorKind::NotFound => "program not found".to_owned(),
@@ -245,7 +245,7 @@ mod tests {
             (
                 "ls -l /",
                 io::ErrorKind::NotFound,
-                "cannot run ls -l /: program not found; write the program and its arguments without quotes around all of them",
+                "cannot run ls -l /: program not found; do not put the program and its arguments into one pair of quotes",
             ),
             (
                 "./x",

@@ -22,7 +22,7 @@ pub(crate) const TOPIC: Topic = Topic {
             with: &[
                 With::Said {
                     command: "node join-script",
-                    sentence: "kubeadm adds no member while an existing one does",
+                    sentence: "kubeadm adds no member while an existing member does",
                 },
                 With::Undone {
                     command: "node remove",
@@ -74,7 +74,7 @@ pub(crate) const TOPIC: Topic = Topic {
             fixed: None,
             with: &[With::Said {
                 command: "node join-script",
-                sentence: "with an external etcd also --config FILE",
+                sentence: "with an external etcd, add --config FILE",
             }],
             proof: Proof::NotReplayed(
                 "No test has kubeadm hosts with an external etcd. In the source of \
@@ -172,8 +172,8 @@ pub(crate) const TOPIC: Topic = Topic {
             fixed: None,
             with: &[With::Said {
                 command: "audit",
-                sentence: "no webhook with failurePolicy Fail that runs in the cluster is called for \
-                           a request that the restart needs",
+                sentence: "the API server calls no webhook in the cluster with failurePolicy Fail for a request that the restart \
+                           needs",
             }],
             proof: Proof::Test("audit::each_fault_that_the_audit_knows_is_found"),
         },

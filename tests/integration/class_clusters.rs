@@ -190,8 +190,7 @@ impl Subject<'_> {
                 "cluster/edge rollout started",
             )
             .await?;
-        let through_the_cluster =
-            "Cluster API's topology controller carries the change over to the control plane";
+        let through_the_cluster = "Cluster API's topology controller applies the change to the control plane";
         ensure!(started.words().contains(through_the_cluster), "{started}");
         self.refuses_to_scale_during_the_rollout().await?;
         self.says("rollout status cluster/edge --watch --timeout=10m", 0, "complete")
@@ -399,8 +398,9 @@ impl Subject<'_> {
             "1/1 1/1",
         ])
         .await?;
-        let delays =
-            format!("annotation {HOOK} of the Cluster delays the upgrade until its owner removes it");
+        let delays = format!(
+            "annotation {HOOK} of the Cluster delays the upgrade until the annotation's owner removes it"
+        );
         self.shows(
             "plan cluster/edge --to v1.35.0",
             0,

@@ -29,7 +29,7 @@ async fn is_diagnosed(management: &ManagementCluster) -> Result<()> {
     let first = machines.first().context("no Machine")?;
     let scene = Scene { management };
     let joined = [
-        "The Machine has joined, and no problem of it is known",
+        "The Machine has joined, and has no known problems",
         "bootstrap data done",
         "infrastructure done",
         "Node registered done",
@@ -65,7 +65,7 @@ async fn is_diagnosed(management: &ManagementCluster) -> Result<()> {
     let access = WorkloadAccess::read(management.run(), management.client(), NAMESPACE, NAME).await?;
     access.inflict(AccessFault::Nowhere).await?;
     let unreachable = [
-        "It is unknown whether the Machine is well",
+        "It is unknown whether the Machine is healthy",
         "static Pods ready unknown",
         "next: on the host: crictl logs $(crictl ps -a --name kube-apiserver --latest -q)",
         "What could not be read:",

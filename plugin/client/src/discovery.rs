@@ -52,7 +52,7 @@ impl ServedVersions {
         })
     }
 
-    /// Returns the resource of a kind, in the preferred one of the versions that the cluster serves. Fails with
+    /// Returns the resource of a kind, in the version that the cluster prefers. Fails with
     /// [`Error::NotServed`] if the cluster does not serve the kind's group.
     pub fn resource(&self, kind: &Kind) -> Result<ApiResource, Error> {
         match kind.choose(&self.versions(kind.group)) {

@@ -307,7 +307,7 @@ fn unknown(records: &Records<'_>, now: Timestamp) -> Vec<String> {
     }
     unknown.push(
         "a condition shows only its last change, and a field manager only its last write; a manager is not listed if others have \
-         written all its fields since; nothing records what a write changed"
+         since written all its fields; no object records what a write changed"
             .to_owned(),
     );
     let scaled = records.writers.iter().filter(|writer| writer.is_scale);

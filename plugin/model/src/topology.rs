@@ -184,8 +184,8 @@ pub fn delaying_annotations(observed: &Snapshot, desired: &KubeadmControlPlaneSp
     annotations
         .map(|annotation| {
             format!(
-                "annotation {annotation} of the Cluster delays the upgrade until its owner removes it, if the feature gate \
-                 RuntimeSDK of Cluster API is on"
+                "if Cluster API's feature gate RuntimeSDK is on, annotation {annotation} of the Cluster delays the upgrade until \
+                 the annotation's owner removes it"
             )
         })
         .collect()
@@ -367,8 +367,8 @@ mod tests {
         assert_eq!(
             delaying_annotations(&observed, &next),
             [
-                "annotation before-upgrade.hook.cluster.cluster.x-k8s.io/backup of the Cluster delays the upgrade until its owner \
-                 removes it, if the feature gate RuntimeSDK of Cluster API is on"
+                "if Cluster API's feature gate RuntimeSDK is on, annotation before-upgrade.hook.cluster.cluster.x-k8s.io/backup of \
+                 the Cluster delays the upgrade until the annotation's owner removes it"
             ]
         );
         let current = with_version(spec(), observed.control_plane.spec.version());

@@ -134,8 +134,8 @@ impl WebhookState {
             Some(problem) => Some(format!("kcp-webhook manage reports: {problem}")),
             None if is_recent || !self.is_called() => None,
             None => Some(format!(
-                "the API server does not reach the webhook, or kcp-webhook manage does not run: no update of Lease \
-                 {CANARY_LEASE} has been answered in the last two minutes"
+                "the API server does not reach the webhook, or kcp-webhook manage is not running: the webhook has answered no \
+                 update of Lease {CANARY_LEASE} in the last two minutes"
             )),
         }
     }
@@ -166,7 +166,8 @@ impl Registered {
                 let note = note.map_or_else(String::new, |note| format!(" since {note}"));
                 let end = match self.disabled_until {
                     Some(until) if until <= now => format!(
-                        "; it was to be enabled again at {until}: check kcp-webhook manage, or run: kubectl kcp webhook enable"
+                        "; it should have been enabled again at {until}: check kcp-webhook manage, or run: kubectl kcp webhook \
+                         enable"
                     ),
                     Some(until) => format!("; kcp-webhook manage enables it again at {until}"),
                     None => String::new(),
@@ -294,8 +295,8 @@ mod tests {
                 "canary unanswered",
                 state(|state| state.canary = canary("2026-12-01T11:57:59Z", None)),
                 &[
-                    "the API server does not reach the webhook, or kcp-webhook manage does not run: no update of Lease \
-                     kcp-webhook-canary has been answered in the last two minutes",
+                    "the API server does not reach the webhook, or kcp-webhook manage is not running: the webhook has answered no \
+                     update of Lease kcp-webhook-canary in the last two minutes",
                 ],
             ),
             (
@@ -333,8 +334,8 @@ mod tests {
                     registered.disabled_until = Some(now());
                 }),
                 &[
-                    "the validating configuration is disabled; it was to be enabled again at 2026-12-01T12:00:00Z: check kcp-webhook \
-                     manage, or run: kubectl kcp webhook enable",
+                    "the validating configuration is disabled; it should have been enabled again at 2026-12-01T12:00:00Z: check \
+                     kcp-webhook manage, or run: kubectl kcp webhook enable",
                 ],
             ),
             (

@@ -22,7 +22,7 @@ use crate::{
 #[command(
     after_help = "After an error, a controller waits before it tries again: longer after each error, up to ten minutes with \
         Cluster API's default settings. This command ends the wait. It writes one annotation with the time, and changes nothing \
-        else of the object. Use it once you have removed the cause of the error.
+        else in the object. Use it once you have removed the cause of the error.
 
 Examples:
   kubectl kcp reconcile edge

@@ -35,8 +35,8 @@ use crate::{
 /// Show what happened to a control plane and its Machines, in the order of time, and who did it.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The list contains what objects and the last change of each condition record, and Events. Kubernetes deletes Events \
-        after an hour, unless kube-apiserver has another --event-ttl. What the list cannot know is below it.
+    after_help = "The list combines what objects record, the last change of each condition, and Events. Kubernetes deletes Events \
+        after an hour, unless kube-apiserver has another --event-ttl. Below the list, the command says what the list cannot know.
 
 Examples:
   kubectl kcp timeline edge

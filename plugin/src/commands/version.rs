@@ -27,7 +27,8 @@ pub(in crate::commands) use report::Versions;
 #[derive(Debug, Args)]
 #[command(
     after_help = "The version of a program is the tag of its image. The command looks for each Deployment under the name and in \
-the namespace of the usual installation. If one of Cluster API is not there, the label cluster.x-k8s.io/provider counts.
+the namespace of the usual installation. If a Deployment of Cluster API is not there, the command finds it by the label \
+cluster.x-k8s.io/provider.
 
 Exit code 2 means that something could not be read; stderr says what and why. A warning does not change the exit code.
 

@@ -39,8 +39,8 @@ use kcp_api::Object as _;
 /// Show why nothing happens on control planes: who acts next, since when, and what to do.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Without NAME, the command says for each control plane that is not well who acts next and because of what, and \
-    counts the others.
+    after_help = "Without NAME, the command lists each control plane that is not well, with who acts next and why, and counts the \
+                  others.
 
 Exits with 0 if no action is needed, or if a controller acts and has not taken longer than usual. Exits with 1 if a person \
     must act. Exits with 2 if the command could not read something that the answer depends on.

@@ -179,7 +179,7 @@ impl Plain {
         let words = words.map(str::to_owned);
         let refused = self.kubectl.run(words.iter().chain(&self.files)).await?;
         let why = format!("no script was written: {why}");
-        let then = ": kubeadm adds no member while an existing one does not respond\n";
+        let then = ": kubeadm adds no member while an existing member does not respond\n";
         let remedy = format!("kubectl kcp node remove {member} --etcd-ca FILE");
         let parts = [why.as_str(), then, &remedy];
         ensure!(

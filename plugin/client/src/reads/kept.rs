@@ -1,5 +1,5 @@
-//! What a program that reads a control plane again and again keeps between two complete reads: the facts that no list contains,
-//! and the access to the workload cluster. The reads between then send no request about this control plane to the management cluster.
+//! What a program that reads a control plane repeatedly keeps between two complete reads: the facts that no list contains, and
+//! the access to the workload cluster. The other reads then send no request about this control plane to the management cluster.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -199,7 +199,7 @@ impl WorkloadAccess {
         })
     }
 
-    /// Reads the workload cluster and etcd, and stops reading at the end of the Secrets. Reads no Secret.
+    /// Reads the workload cluster and etcd, until the end of the time limit in `secrets`. Reads no Secret.
     pub async fn read(&self, secrets: &Secrets<'_>, machines: MachineByNode) -> WorkloadAndEtcd {
         Box::pin(read_opened(
             secrets,

@@ -54,7 +54,7 @@ fn members(facts: &Facts) -> Result<(Vec<quorum::Member>, &'static str), Evidenc
         let survey = require(&facts.etcd.survey, "the external etcd")?;
         let Some(list) = survey.agreed_members() else {
             return Err(Evidence::unknown_because(
-                "no member of the external etcd reported the members",
+                "no member of the external etcd reported its list of members",
             ));
         };
         let responds = |id| {

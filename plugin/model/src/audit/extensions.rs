@@ -32,14 +32,14 @@ pub const CHECKS: &[AuditCheck] = &[
     },
     AuditCheck {
         id: "encryption-provider-unknown",
-        requirement: "API servers need no encryption provider (KMS) that runs in the cluster",
+        requirement: "API servers use no encryption provider (KMS) that runs in the cluster",
         remedy: "run the KMS plugin as a static Pod or a service of each control plane Node; an API server that cannot reach it \
             cannot read Secrets, and might not start",
         function: check_encryption_provider_unknown,
     },
     AuditCheck {
         id: "authentication-in-cluster",
-        requirement: "API servers ask no server that runs in the cluster to authenticate or authorize users",
+        requirement: "API servers need no server in the cluster to authenticate or authorize users",
         remedy: "run the server outside of the cluster, or as a static Pod of each control plane Node; until then, keep a \
             kubeconfig of the group system:masters, which needs no such server: /etc/kubernetes/super-admin.conf of the first Node, \
             or the Secret CLUSTER-kubeconfig of Cluster API",

@@ -19,7 +19,7 @@ use verdict::{DeadlockRisk, fragilities, judge};
 pub const CHECKS: &[AuditCheck] = &[
     AuditCheck {
         id: "webhooks-deadlock",
-        requirement: "no webhook with failurePolicy Fail that runs in the cluster is called for a request that the restart needs",
+        requirement: "the API server calls no webhook in the cluster with failurePolicy Fail for a request that the restart needs",
         remedy: "exclude kube-system, kube-node-lease and the webhook's own namespace with namespaceSelector, list the resources \
             in rules instead of \"*\", or set failurePolicy: Ignore. After a deadlock, run kubectl delete CONFIGURATION: the API \
             server calls no webhook for this request",
@@ -27,7 +27,8 @@ pub const CHECKS: &[AuditCheck] = &[
     },
     AuditCheck {
         id: "webhooks-fragile",
-        requirement: "each webhook with failurePolicy Fail survives the loss of one Node, responds soon, and names its resources",
+        requirement: "each webhook with failurePolicy Fail survives the loss of one Node, responds quickly, and lists its \
+                      resources",
         remedy: "run two Pods on different Nodes with a PodDisruptionBudget, set timeoutSeconds to 10 at most, and list the \
             resources in rules",
         function: check_webhooks_fragile,

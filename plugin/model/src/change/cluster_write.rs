@@ -61,7 +61,7 @@ pub fn in_cluster(
     }
     consequences.insert(
         0,
-        "Cluster API's topology controller carries the change over to the control plane".to_owned(),
+        "Cluster API's topology controller applies the change to the control plane".to_owned(),
     );
     Ok(Decision::Write(Proposal {
         write: ObjectWrite::patch(patch),
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(
             proposal.consequences,
             [
-                "Cluster API's topology controller carries the change over to the control plane",
+                "Cluster API's topology controller applies the change to the control plane",
                 "a Machine is created",
             ]
         );

@@ -35,7 +35,7 @@ impl Replaceability {
         }
     }
 
-    /// The blockers of the first step of the plan, except that the Machine itself is being deleted.
+    /// The blockers of the first step of the plan, without the deletion of the Machine itself.
     pub fn blockers_without_own_deletion(&self, name: &str) -> Vec<Problem> {
         let (QuorumGuard::Blocked(blockers) | QuorumGuard::AtRisk { blockers, .. }) = &self.guard else {
             return Vec::new();

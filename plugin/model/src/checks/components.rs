@@ -230,8 +230,9 @@ pub fn check_pods_ready(
     Ok(not_ready.chain(absent).collect())
 }
 
-/// Whether a component ends again and again although everything that it needs on its node runs: the API server needs etcd, and
-/// the others need the API server. While a Machine joins, kubelet may start a component earlier, and then it ends a few times.
+/// Whether a component exits repeatedly although everything that it needs on its node runs: the API server needs etcd, and the
+/// others need the API server. While a Machine joins, kubelet may start a component too early, and the component then exits a
+/// few times.
 fn fails_by_itself(observed: &Snapshot, pods: &[&StaticPod], pod: &StaticPod) -> bool {
     let Some(crash_loop) = &pod.crash_loop else {
         return false;

@@ -55,8 +55,8 @@ pub const CHECKS: &[Check] = &[
     .preflight(),
     Check::new(
         "change-not-recorded",
-        "The controller has compared the Machines with the last change to the spec, but has not recorded that it processed the \
-         change, because its reconciles fail at a later step, or an earlier reconcile failed.",
+        "The controller has compared the Machines with the last change to the spec, but has not recorded the change as processed: \
+         a later step of its reconciles fails, or failed earlier.",
         check_change_not_recorded,
         Responsible::StepBy(who_records_the_change),
     )
@@ -214,8 +214,8 @@ fn check_change_not_recorded(observed: &Snapshot, now: Timestamp) -> CheckResult
     }
     let control_plane = &observed.control_plane;
     let message = format!(
-        "{CONTROL_PLANE_CONTROLLER} has compared the Machines with generation {} of the spec, but has not recorded that it \
-         processed the change; the last recorded generation is {}: {}{}",
+        "{CONTROL_PLANE_CONTROLLER} has compared the Machines with generation {} of the spec, but has not recorded it as \
+         processed; the last recorded generation is {}: {}{}",
         control_plane.generation(),
         control_plane.status.observed_generation.unwrap_or_default(),
         late_failure(observed),
@@ -244,13 +244,13 @@ fn late_failure(observed: &Snapshot) -> String {
         .map(Machine::name)
         .collect();
     if unread.is_empty() {
-        "its reconciles fail at a later step, or an earlier reconcile failed there; after such a failure, Cluster API 1.13 and \
-         later record the change only when the spec changes again"
+        "a later step of its reconciles fails, or failed earlier; after such a failure, Cluster API 1.13 and later record the \
+         change only when the spec changes again"
             .to_owned()
     } else {
         format!(
-            "its reconciles fail at a later step, before the controller has read the certificates of the API servers of {}; one \
-             API server that the controller cannot reach is enough",
+            "its reconciles fail before it reads the certificates of the API servers of {}; a single API server that it cannot \
+             reach is enough",
             join_names(&unread, "and")
         )
     }

@@ -17,7 +17,7 @@ pub enum CheckOutcome {
     Pass,
     /// The check does not apply, or a flag excludes a source that the check needs.
     Skipped,
-    /// The finding describes a normal state, during a change such as a rollout, or chosen by a person.
+    /// The finding describes a normal state: one that a person chose, or a step of a change such as a rollout.
     Info,
     /// A problem that does not make the control plane unhealthy.
     Warn,

@@ -72,8 +72,8 @@ fn check_joining_member_needed(observed: &Snapshot, _: Timestamp) -> CheckResult
     Ok(vec![finding])
 }
 
-/// The Machine without a node whose member etcd needs for its quorum. Cluster API would leave the member behind. Fails if it is
-/// unknown which members vote.
+/// The Machine that has no node, but whose member etcd needs for its quorum. Cluster API would leave the member behind. Fails
+/// if it is unknown which members vote.
 pub fn needed_joining_machine(observed: &Snapshot) -> Result<Option<&Machine>, NoResult> {
     let Some(machine) = joining_machine(observed) else {
         return Ok(None);

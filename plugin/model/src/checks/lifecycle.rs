@@ -78,7 +78,7 @@ pub const CHECKS: &[Check] = &[
     .blocking(),
     Check::new(
         "topology-upgrade-pending",
-        "The topology controller has not carried the topology of the Cluster over to the control plane or the workers yet.",
+        "The topology controller has not applied the topology of the Cluster to the control plane or the workers yet.",
         check_topology_upgrade_pending,
         Responsible::StepBy(who_acts_on_topology),
     )

@@ -132,8 +132,8 @@ pub fn check_addon_update_impossible(observed: &Snapshot, _: Timestamp) -> Check
     let updates = impossible_updates(observed, &control_plane.spec, None);
     // The controller reads the certificates after it has updated the add-ons.
     let consequence = control_plane.spec.certificates_expiry_days.map_or("", |_| {
-        ", before the controller records when the certificates of new Machines expire, so certificatesExpiryDays has no effect \
-         on these Machines"
+        "; the controller then does not record when the certificates of new Machines expire, so certificatesExpiryDays has no \
+         effect on these Machines"
     });
     let findings = updates.into_iter().map(|update| {
         let outcome = if update.depends_on_version && control_plane.is_observed() {

@@ -1,5 +1,5 @@
-//! The steps by which a Machine joins. A step that is done does not prove the earlier ones, except that a Node or an etcd member
-//! proves the bootstrap data and the host: only kubeadm on the host creates them.
+//! The steps by which a Machine joins. A step that is done does not prove the earlier steps. But a Node or an etcd member
+//! proves the bootstrap data and the host, because only kubeadm on the host creates them.
 
 use jiff::Timestamp;
 use kcp_api::{Condition, Object as _};
@@ -202,7 +202,7 @@ fn etcd_member(facts: &Facts<'_>) -> Option<Found> {
     Some(match (observed.members(), facts.member()) {
         (EtcdMembers::External, _) => return None,
         (EtcdMembers::Unread, _) if observed.etcd.value().is_some() => {
-            let detail = "no etcd member reports a list of members that counts".to_owned();
+            let detail = "no etcd member reports a usable list of members".to_owned();
             Found(StepState::Unknown, None, Some(detail))
         }
         (EtcdMembers::Unread, _) => Found::unread(&observed.etcd),

@@ -317,8 +317,8 @@ impl fmt::Display for Reason {
             ),
             Self::HolderUnclear { lock, holder, pod } => write!(
                 f,
-                "{pod} runs the controller, but {lease} seems to be held by another process: its holder \
-                 {holder} is not the holder of {pod}'s main lock",
+                "{pod} runs the controller, but {lease} seems to be held by another process: {holder} holds it, but does not hold \
+                 {pod}'s main lock",
                 lease = lease(lock)
             ),
             Self::SettingsDiffer { pod } => {

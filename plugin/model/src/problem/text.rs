@@ -24,8 +24,8 @@ fn who_paused(paused_by: Option<&str>) -> String {
 /// `cmd/clusterctl/client/cluster/mover.go`). If it fails in between, both management clusters have the Cluster.
 fn before_resuming(paused_by: Option<&str>) -> &'static str {
     if paused_by == Some(CLUSTERCTL) {
-        "clusterctl move pauses the Cluster, and leaves it paused if the move fails: first make sure that no other management \
-         cluster has this Cluster, because the controllers of both would create and delete its machines; then "
+        "a failed clusterctl move leaves the Cluster paused: first make sure that no other management cluster has this Cluster, \
+         because otherwise the controllers of both management clusters create and delete machines; then "
     } else {
         ""
     }
@@ -171,7 +171,7 @@ impl Problem {
                 let holder = if workers.ends_with(&format!(" {holder}")) {
                     String::new()
                 } else {
-                    format!(" of {holder}, which stands before it in spec.topology.workers")
+                    format!(" of {holder}, which comes earlier in spec.topology.workers")
                 };
                 format!("{workers} is held{version} by annotation {annotation}{holder}")
             }
@@ -262,8 +262,8 @@ impl Problem {
             Self::NoOtherWorks => "no other Machine has healthy control plane components".to_owned(),
             Self::MembersUnknown => "the controller cannot read the etcd members".to_owned(),
             Self::ExternalEtcd { .. } => {
-                "since v1.13, Cluster API remediates no Machine if etcd is external, because its list \
-                                           of etcd members is then empty"
+                "with an external etcd, Cluster API 1.13 and later remediate no Machine, because their list of etcd members is \
+                 empty"
                     .to_owned()
             }
             Self::MembersUnreadByController { message } => format!(

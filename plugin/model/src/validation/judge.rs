@@ -166,7 +166,7 @@ fn completed() -> NodeCheck {
     NodeCheck::new(
         "pod-completes",
         AuditOutcome::Pass,
-        "the Pod was scheduled, and ran to its end",
+        "the Pod was scheduled, and ran to completion",
     )
 }
 
@@ -179,7 +179,7 @@ fn report(log: &str, nonce: &str) -> Result<ProbeReport, &'static str> {
     if report.nonce == nonce {
         Ok(report)
     } else {
-        Err("the log is not that of this Pod: it repeats another nonce")
+        Err("the log belongs to another Pod: it contains another nonce")
     }
 }
 

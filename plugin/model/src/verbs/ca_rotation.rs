@@ -156,7 +156,8 @@ pub fn refusal_of_purposes(observed: &Snapshot, purposes: &[Purpose]) -> Option<
             "kubeadm writes only the first certificate to admin.conf, and joins through the control plane endpoint, where API \
              servers with a certificate of the old CA respond",
             "workers get the CA from ConfigMap kube-public/cluster-info, which only kubeadm init writes",
-            "the kubeconfig of Cluster API contains only the first certificate, and a changed CA does not renew it",
+            "the kubeconfig of Cluster API contains only the first certificate, and Cluster API does not renew it when the CA \
+             changes",
         ];
         why.extend(reasons.map(str::to_owned));
         remedies.push(format!(
@@ -359,13 +360,13 @@ fn controller_has_new_certificate(
         })) => (*acquired <= since).then(|| {
             (
                 format!(
-                    "the control plane controller has led since {acquired}, and keeps a client certificate of the old CA for a \
-                     day: it must restart after {since}"
+                    "the control plane controller has been the leader since {acquired}, and keeps a client certificate of the old \
+                     CA for a day: it must restart after {since}"
                 ),
                 None,
             )
         }),
-        Reading::Read(_) => unknown(&format!("Lease {lease_name} does not say since when the controller has led")),
+        Reading::Read(_) => unknown(&format!("Lease {lease_name} does not say when the controller became the leader")),
         Reading::Failed(failure) | Reading::OutOfReach(failure) => unknown(&failure.text()),
         Reading::Excluded { .. } | Reading::NotYet => unknown("its Lease was not read"),
     };

@@ -54,9 +54,9 @@ const NOT_DONE: &str = "CA not rotated";
 #[derive(Debug, Args)]
 #[command(
     after_help = "Each run does the next phase: it changes the Secret of each CA once, and replaces every Machine in one rollout. \
-        Phase 1 trusts a new key beside the old one, phase 2 signs with the new key, and phase 3 trusts only the new key. Run the \
-        command again once the rollout is complete. The command refuses to begin a phase if a Machine does not have the \
-        previous phase yet, or if something is unhealthy. If the command is interrupted, run it again.
+        Phase 1 trusts a new key in addition to the old one, phase 2 signs with the new key, and phase 3 trusts only the new key. \
+        Run the command again once the rollout is complete. The command refuses to begin a phase if the previous phase has not \
+        reached every Machine, or if something is unhealthy. If the command is interrupted, run it again.
 
 Examples:
   kubectl kcp certificates rotate edge --ca etcd,front-proxy

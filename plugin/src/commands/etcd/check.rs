@@ -57,9 +57,9 @@ const COMPACTED: &str =
         histograms. Like the other counts, they cover the time since the member started, or with --sample the time between two \
         readings.
 
-Exits with 1 if the data of a member differs, if the data of a voter is unknown, or if a member responds without metrics. etcd \
-        lets no learner compute a hash, so the data of a learner is always unknown. This is only a warning, like a slow disk. With \
-        warnings alone, the exit code is 0. The command changes nothing.
+Exits with 1 if the data of a member differs, if the data of a voter is unknown, or if a member responds without metrics. A \
+        learner computes no hash, so its data is always unknown. This is only a warning, like a slow disk. With warnings alone, \
+        the exit code is 0. The command changes nothing.
 
 Examples:
   kubectl kcp etcd check edge

@@ -1,6 +1,6 @@
 //! The metrics of one control plane, as a pure function of what `status` and `why` know about it.
 //!
-//! All are gauges: what an etcd member counts begins again when the member starts. A fact that is unknown has no sample.
+//! All are gauges, because the counters of an etcd member begin again when the member starts. A fact that is unknown has no sample.
 
 use jiff::Timestamp;
 use kcp_api::snapshot_record::SnapshotRecord;
@@ -135,8 +135,8 @@ pub(super) const METRICS: &[Metric<ControlPlaneSamples>] = &[
     },
     Metric {
         name: "kcp_control_plane_certificate_expiry_timestamp_seconds",
-        help: "When the certificate expires in the Secret with this suffix (ca, etcd, proxy, kubeconfig or apiserver-etcd-client), \
-               or the first one of a Machine (machine), in seconds since 1970",
+        help: "Expiry of the certificate in the Secret with this suffix (ca, etcd, proxy, kubeconfig or apiserver-etcd-client), or \
+               earliest expiry on any Machine (machine), in seconds since 1970",
         samples: |judged| judged.certificates(),
     },
     Metric {
@@ -159,14 +159,14 @@ pub(super) const METRICS: &[Metric<ControlPlaneSamples>] = &[
     },
     Metric {
         name: "kcp_etcd_leader_changes",
-        help: "How often the member has seen a new leader since it started",
+        help: "Number of leader changes that the member has seen since it started",
         samples: |judged| {
             judged.members(|response| response.metrics.as_ref().ok()?.leader_changes.map(number))
         },
     },
     Metric {
         name: "kcp_etcd_wal_fsync_p99_seconds",
-        help: "How long 99 % of the writes to the member's write-ahead log took at most since it started",
+        help: "The 99th percentile of the duration of writes to the member's write-ahead log since the member started",
         samples: |judged| {
             judged.members(|response| {
                 let fsync = response.metrics.as_ref().ok()?.wal_fsync?;
@@ -186,7 +186,7 @@ pub(super) const METRICS: &[Metric<ControlPlaneSamples>] = &[
     },
     Metric {
         name: "kcp_etcd_snapshot_timestamp_seconds",
-        help: "When the last snapshot of etcd was complete that etcd snapshot has recorded, in seconds since 1970",
+        help: "Completion time of the last snapshot of etcd that the control plane records, in seconds since 1970",
         samples: |judged| {
             let record = SnapshotRecord::from_control_plane(&judged.observed.control_plane, judged.now);
             time(record.map(|record| record.completed))

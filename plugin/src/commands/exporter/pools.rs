@@ -91,8 +91,8 @@ pub(super) const POOL_METRICS: &[Metric<PoolSamples>] = &[
     },
     Metric {
         name: "kcp_pool_unread_kinds",
-        help: "Kinds of objects that the exporter is not allowed to read, and Secrets that it could not read; what depends on them has no sample \
-               or is unknown",
+        help: "Kinds of objects that the exporter is not allowed to read, and Secrets that it could not read; metrics that depend \
+               on them are absent or unknown",
         samples: |pool| vec![Sample::new([], signed(pool.unread_kinds.len()))],
     },
 ];

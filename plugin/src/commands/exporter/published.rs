@@ -62,7 +62,7 @@ const BUILD_INFO: (&str, &str) = (
 );
 const LIST_SUCCESS: (&str, &str) = (
     "kcp_exporter_list_success",
-    "1 if the control planes could be listed in the last round, 0 if not; all then count as unread",
+    "1 if the control planes could be listed in the last round; if 0, all count as unread",
 );
 const CONTROL_PLANES: (&str, &str) = (
     "kcp_exporter_control_planes",
@@ -70,11 +70,11 @@ const CONTROL_PLANES: (&str, &str) = (
 );
 const COMPLETE_READS: (&str, &str) = (
     "kcp_exporter_complete_reads",
-    "Control planes that the last round read with requests of their own to the management cluster",
+    "Control planes for which the last round sent separate requests to the management cluster",
 );
 const POOL_LIST_SUCCESS: (&str, &str) = (
     "kcp_exporter_pool_list_success",
-    "With --pools: 1 if the pools could be listed in the last round, 0 if not; all then count as unread",
+    "With --pools: 1 if the pools could be listed in the last round; if 0, all count as unread",
 );
 const ROUND_END: (&str, &str) = (
     "kcp_exporter_round_timestamp_seconds",
@@ -82,7 +82,7 @@ const ROUND_END: (&str, &str) = (
 );
 const ROUND_DURATION: (&str, &str) = (
     "kcp_exporter_round_duration_seconds",
-    "How long the last round of reads took, without the control planes that respond slowly, and without pools",
+    "Duration of the last round of reads, without slow control planes and without pools",
 );
 
 /// All of these.

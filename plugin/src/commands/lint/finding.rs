@@ -192,7 +192,7 @@ impl LintRule {
     pub(in crate::commands) const fn why(self) -> &'static str {
         match self {
             Self::KindMissing => {
-                "An API server rejects an object without these fields, and lint can only guess the kind from the fields."
+                "An API server rejects an object without these fields, and lint can only guess the kind from the other fields."
             }
             Self::VersionUnserved => "An API server rejects an object whose `apiVersion` it does not serve.",
             Self::Undecodable => "An API server rejects the object, and lint cannot apply the rules to it.",
@@ -204,7 +204,8 @@ impl LintRule {
             Self::OverrideIgnored => "The webhook ignores the override and applies the rule.",
             Self::FieldInvalid => "An API server rejects the object.",
             Self::FieldMoved => {
-                "An API server drops a field that the version does not have, and rejects a field that has another type there."
+                "An API server drops a field that the version does not have, and rejects a field that has another type in this \
+                 version."
             }
             Self::FieldUnknown => "An API server drops the field, so the field has no effect.",
             Self::InventoryDropped => {
@@ -217,8 +218,7 @@ impl LintRule {
                 "kubectl takes the last of the values, and other programs may take another one."
             }
             Self::Unrendered => {
-                "A program completes the object before anybody applies it, so lint cannot know what it lacks and \
-                 does not check it."
+                "Another program completes the object before anybody applies it, so lint does not check the incomplete object."
             }
         }
     }

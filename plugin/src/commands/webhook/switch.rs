@@ -45,7 +45,7 @@ pub struct DisableArguments {
     #[arg(long, value_name = "TEXT", value_parser = parse_reason)]
     pub reason: String,
 
-    /// After what time the manager enables the webhook again, such as 30m; a later call can extend the time
+    /// How long until the manager enables the webhook again, such as 30m; a later call can extend the time
     #[arg(long = "for", value_name = "DURATION", value_parser = parse_disabled_time, default_value = "2h")]
     pub lasts: Duration,
 

@@ -137,7 +137,7 @@ impl Report for WhyListReport {
                 "{}",
                 format!("all {all} control planes are well").style(GOOD)
             ),
-            (0, all, Some(_)) => writeln!(text, "no problem is known of {all} control planes"),
+            (0, all, Some(_)) => writeln!(text, "no known problems in {all} control planes"),
             (bad, all, _) => writeln!(text, "not well: {bad} of {all} control planes"),
         };
         for answer in &not_well {
@@ -163,7 +163,7 @@ impl Report for WhyListReport {
         }
         if let Some(names) = unverified {
             remark(&format!(
-                "known only by conditions, because etcd was not queried: {names}; --deep queries it"
+                "based only on conditions, because etcd was not queried: {names}; to query etcd, use --deep"
             ));
         }
         if let Some(off) = &self.webhook_off {

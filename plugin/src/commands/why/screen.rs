@@ -104,7 +104,7 @@ pub fn sentence(report: &WhyReport<'_>) -> String {
         let summary = summary(report.observed);
         return match explanation.planned_rollout_time {
             _ if explanation.state == WhyState::Working => format!(
-                "{} acts next: it has not counted every Machine again, although no check finds a problem: {summary}",
+                "{} acts next: no check finds a problem, but it has not counted every Machine again yet: {summary}",
                 Actor::ControlPlaneController.name()
             ),
             Some(time) => format!("Nothing is wrong, and a rollout is planned for {time}: {summary}"),

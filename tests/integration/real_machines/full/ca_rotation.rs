@@ -317,7 +317,7 @@ impl Bench<'_> {
         let refused = self
             .rotate(&["--tokens-renewed", "--controller-restarted"])
             .await?;
-        let why = "the control plane controller has led since 2020-01-01T00:00:00Z";
+        let why = "the control plane controller has been the leader since 2020-01-01T00:00:00Z";
         ensure!(refused.code == 1 && refused.words().contains(why), "{refused}");
         ensure!(self.phases().await? == vec![Some(1); 3], "{refused}");
         Ok(())

@@ -104,7 +104,7 @@ pub fn fragilities(webhook: &Webhook, facts: &Facts) -> Result<Vec<String>, Stri
     let mut reasons = Vec::new();
     if names_everything(&webhook.rules) {
         reasons.push(
-            "its rules name all resources (\"*\"), also those of future Kubernetes versions".to_owned(),
+            "its rules name all resources (\"*\"), including those of future Kubernetes versions".to_owned(),
         );
     }
     if webhook.timeout_seconds > MAX_TIMEOUT_SECONDS {

@@ -8,8 +8,8 @@ use crate::leader_migration::{
     problem::MigrationProblem,
 };
 
-/// Why it is not certain that every kube-controller-manager uses the Lease with this name as its migration lock, or, if
-/// `lock` is `None`, that each one runs without leader migration. One line for each reason.
+/// Why a kube-controller-manager may not use the Lease `lock` as its migration lock. If `lock` is `None`: why one may still use
+/// leader migration. One line for each reason.
 pub(super) fn why_not_uniform(facts: Facts<'_>, lock: Option<&str>) -> Vec<String> {
     let kube: Vec<&ObservedManager> = match of_component(facts.observed, Component::Kube) {
         Ok(kube) => kube.collect(),

@@ -399,8 +399,8 @@ fn upgrade_waits_for_every_controller_manager() {
             TestedStep::UpgradeWith,
             three(),
             Some("stranger"),
-            "refused: node-ipam-controller: k1 runs the controller, but Lease m seems to be held by another process: its \
-             holder stranger is not the holder of k1's main lock",
+            "refused: node-ipam-controller: k1 runs the controller, but Lease m seems to be held by another process: stranger \
+             holds it, but does not hold k1's main lock",
         ),
         (
             TestedStep::Upgrade,

@@ -347,8 +347,8 @@ fn a_source_that_was_not_read_never_leads_to_success() {
         ),
         (
             changed(|observed| observed.locks.last_mut().unwrap().lease = Ok(lease("stranger_3", 1))),
-            "ccm runs the controller, but Lease m seems to be held by another process: its holder \
-             stranger_3 is not the holder of ccm's main lock",
+            "ccm runs the controller, but Lease m seems to be held by another process: stranger_3 holds it, but does not hold \
+             ccm's main lock",
         ),
         (
             // The field manager that wrote the holder contradicts the holder's identity.
@@ -358,8 +358,8 @@ fn a_source_that_was_not_read_never_leads_to_success() {
                     lease.as_mut().unwrap().writer = Some(writer.to_owned());
                 }
             }),
-            "ccm runs the controller, but Lease m seems to be held by another process: its holder cloud_2 \
-             is not the holder of ccm's main lock",
+            "ccm runs the controller, but Lease m seems to be held by another process: cloud_2 holds it, but does not hold ccm's \
+             main lock",
         ),
     ] {
         let decision = node_ipam(&observed);

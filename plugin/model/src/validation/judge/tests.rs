@@ -73,7 +73,7 @@ fn a_node_passes_if_its_pod_reports_what_was_asked() {
         [
             "the Node is ready",
             "the kubelet last renewed its Lease 0s ago",
-            "the Pod was scheduled, and ran to its end",
+            "the Pod was scheduled, and ran to completion",
             "the log repeats the nonce",
             "example.com: 10.0.0.1",
             "version v1.34.2",
@@ -161,7 +161,7 @@ fn each_fault_of_a_pod_is_found() {
         ),
         (
             log("run-2", &["10.0.0.1"]),
-            "FAIL log-matches: the log is not that of this Pod: it repeats another nonce",
+            "FAIL log-matches: the log belongs to another Pod: it contains another nonce",
             unknown(&needs_report),
         ),
         (

@@ -370,8 +370,8 @@ fn the_controller_must_restart_before_the_old_etcd_ca_is_dropped() {
         assert_eq!(
             refused.why,
             [format!(
-                "Secret c1-etcd: the control plane controller has led since {leads}, and keeps a client certificate of the old CA \
-                 for a day: it must restart after {since}"
+                "Secret c1-etcd: the control plane controller has been the leader since {leads}, and keeps a client certificate of \
+                 the old CA for a day: it must restart after {since}"
             )]
         );
         assert_eq!(
@@ -392,7 +392,7 @@ fn the_controller_must_restart_before_the_old_etcd_ca_is_dropped() {
         ),
         (
             Reading::Read(None),
-            "Lease kubeadm-control-plane-manager-leader-election-capi does not say since when the controller has led",
+            "Lease kubeadm-control-plane-manager-leader-election-capi does not say when the controller became the leader",
         ),
     ] {
         let refused = judge(&lease, 600, false).expect_err("refused");

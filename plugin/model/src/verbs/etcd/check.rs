@@ -225,7 +225,7 @@ impl EtcdCheck {
             key_space
         } else {
             self.warnings.push(format!(
-                "etcd member {name} is a learner, and etcd lets no learner compute a hash, so the member's data is unknown"
+                "etcd member {name} is a learner, so its data is unknown: a learner computes no hash"
             ));
             Agreement::Unknown
         };
@@ -582,9 +582,7 @@ mod tests {
         assert_eq!(failures, Vec::<String>::new());
         assert_eq!(
             warnings,
-            [
-                "etcd member node-m3 is a learner, and etcd lets no learner compute a hash, so the member's data is unknown"
-            ]
+            ["etcd member node-m3 is a learner, so its data is unknown: a learner computes no hash"]
         );
 
         // One of two voters is no majority, although the learner has the same hash.

@@ -85,8 +85,8 @@ fn joining_refusal(observed: &Snapshot, member: &ClusterMember<'_>, machine: &Ma
     ));
     let control_plane = &observed.control_plane;
     refusal.remedies.push(format!(
-        "wait until the Machine has joined; to give it up instead, pause the control plane before you remove its member: kubectl kcp \
-         rollout pause {} -n {}",
+        "wait until the Machine has joined; to give up the Machine instead, pause the control plane before you remove the \
+         Machine's member: kubectl kcp rollout pause {} -n {}",
         control_plane.name(),
         control_plane.namespace()
     ));

@@ -108,8 +108,8 @@ fn refuse(first: &FirstMachine, accepts_loss: bool) -> Option<Refusal> {
         Reading::Read(holdings) => {
             if let Some(address) = endpoint_on(first, holdings) {
                 why.push(format!(
-                    "the control plane endpoint is {address}, an address of this Machine: without it, clients and kubelets \
-                     reach no API server"
+                    "the control plane endpoint is {address}, an address of this Machine: without the Machine, clients and \
+                     kubelets reach no API server"
                 ));
                 remedies.push("move the endpoint to a load balancer or to kube-vip first".to_owned());
             }

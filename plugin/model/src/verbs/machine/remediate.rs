@@ -403,7 +403,7 @@ mod tests {
                 |machine| machine.control_plane_snapshot.observed.etcd_members = EtcdMembers::External,
                 RefusedBy::Command,
                 &[
-                    "since v1.13, Cluster API remediates no Machine if etcd is external, because its list of etcd members is then \
+                    "with an external etcd, Cluster API 1.13 and later remediate no Machine, because their list of etcd members is \
                      empty",
                 ],
             ),

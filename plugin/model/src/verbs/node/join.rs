@@ -13,8 +13,9 @@ use crate::{
     },
 };
 
-const UPLOAD: &str = "on a host of the control plane, upload the certificates again, and use the key that kubeadm prints: \
-                      kubeadm init phase upload-certs --upload-certs, with an external etcd also --config FILE, which names it";
+const UPLOAD: &str = "on a host of the control plane, upload the certificates again, and use the key that kubeadm prints: kubeadm \
+                      init phase upload-certs --upload-certs; with an external etcd, add --config FILE with a configuration that \
+                      names this etcd";
 
 /// The certificates of the control plane in Secret `kube-system/kubeadm-certs`. kubeadm lets a bootstrap token of two hours own
 /// the Secret, so Kubernetes deletes both at the same time (`createShortLivedBootstrapToken` of kubeadm).
@@ -114,7 +115,7 @@ pub fn refuse_silent_members(
     });
     let silent = silent.map(|(name, fault, hint)| {
         let why = format!(
-            "etcd member {name} {fault}: kubeadm adds no member while an existing one does not respond"
+            "etcd member {name} {fault}: kubeadm adds no member while an existing member does not respond"
         );
         let repair = hint.map_or("start the member", String::as_str);
         let remedy = format!(
@@ -134,8 +135,8 @@ fn describe(member: &ClusterMember<'_>) -> String {
     let name = &member.name;
     if member.has_started {
         format!(
-            "etcd lists the member {name}, but the cluster has no Node {name}: kubeadm adds no member while an existing one does \
-             not respond"
+            "etcd lists the member {name}, but the cluster has no Node {name}: kubeadm adds no member while an existing member \
+             does not respond"
         )
     } else {
         format!(
@@ -246,7 +247,7 @@ mod tests {
             refused(&["node-m1", "node-m2"], true),
             Some((
                 "etcd lists the member node-m3, but the cluster has no Node node-m3: kubeadm adds no member while an existing \
-                 one does not respond"
+                 member does not respond"
                     .to_owned(),
                 remedy("node-m3")
             ))
@@ -294,7 +295,7 @@ mod tests {
                 (
                     format!(
                         "etcd member {silent} does not respond: cannot connect: connection refused: kubeadm adds no member while \
-                         an existing one does not respond"
+                         an existing member does not respond"
                     ),
                     format!(
                         "start the member, or, if its host is gone, remove the Node and the member: kubectl kcp node remove \
@@ -316,8 +317,8 @@ mod tests {
         assert_eq!(
             refused.why,
             [
-                "etcd member node-m3 was not queried, because no control plane node has its name: kubeadm adds no member while \
-              an existing one does not respond"
+                "etcd member node-m3 was not queried, because no control plane node has its name: kubeadm adds no member while an \
+                 existing member does not respond"
             ]
         );
     }

@@ -45,7 +45,7 @@ const NOT_DONE: &str = "not restored";
 #[derive(Debug, Args)]
 #[command(
     after_help = "Use this command only if no member has the data any more, or if the data is wrong; if a member still has it, use \
-        `kubectl kcp etcd recover NAME`. What was written after the snapshot is lost.
+        `kubectl kcp etcd recover NAME`. Writes after the snapshot are lost.
 
 The command reads the snapshot on this machine, with etcd and etcdutl of PATH: it checks the hash, and that the CA in the \
         snapshot is that of the Cluster. The command changes nothing in the cluster. It writes a script; if the snapshot is in \

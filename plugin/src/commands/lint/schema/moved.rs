@@ -182,7 +182,7 @@ const MOVES: [Move; 56] = [
         "strategy",
         "rollout.strategy",
         Difference::Fields(
-            "except for deletePolicy (now deletion.order) and remediation, which are beside rollout",
+            "except for deletePolicy (now deletion.order) and remediation, which are siblings of rollout",
         ),
     ),
     moved(

@@ -127,12 +127,13 @@ fn sentence(diagnosis: &Diagnosis) -> String {
             .map_or_else(String::new, step_text),
     };
     match (diagnosis.state, diagnosis.actor) {
-        (WhyState::NothingToDo, _) => "The Machine has joined, and no problem of it is known".to_owned(),
+        (WhyState::NothingToDo, _) => "The Machine has joined, and has no known problems".to_owned(),
         (WhyState::Working, Some(actor)) => format!("{} acts next: {what}", actor.name()),
         (WhyState::PersonNeeded, Some(actor)) => {
             format!("{} makes no progress, so a person must act: {what}", actor.name())
         }
-        _ => "It is unknown whether the Machine is well: what could not be read stands at the end".to_owned(),
+        _ => "It is unknown whether the Machine is healthy: the last lines say what could not be read"
+            .to_owned(),
     }
 }
 

@@ -61,8 +61,8 @@ impl ControlPlane {
                 Ok(None) => {}
                 Ok(Some(refusal)) => return Ok(Err(refusal)),
                 Err(unknown) => session.terminal.warning(&format!(
-                    "it is unknown whether etcd lists a dead member, such as that of a host that is gone: if it does, \
-                     kubeadm lets no other host join; {unknown}"
+                    "it is unknown whether etcd lists a dead member, such as the member of a lost host: if it does, kubeadm lets \
+                     no other host join; {unknown}"
                 )),
             }
         }

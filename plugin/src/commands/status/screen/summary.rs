@@ -120,7 +120,7 @@ fn next(observed: &Snapshot, explanation: &Explanation, now: Timestamp) -> Optio
     let is_about_machine = others.iter().any(|object| object.starts_with("Machine/"));
     let is_person_needed = explanation.state == WhyState::PersonNeeded;
     if is_person_needed && is_about_machine && observed.is_without_health_check() {
-        text.push_str("; no MachineHealthCheck: nothing repairs this by itself");
+        text.push_str("; no MachineHealthCheck, so nothing repairs this automatically");
     }
     Some(text)
 }

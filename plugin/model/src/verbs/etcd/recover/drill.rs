@@ -93,7 +93,7 @@ pub enum SnapshotContent {
     },
 }
 
-/// Lists what a recovery needs, and whether it is there. `content` is `None` if no snapshot with a place is recorded. The Lease of the
+/// Lists what a recovery needs, and whether it is there. `content` is `None` if no recorded snapshot has a place. The Lease of the
 /// control plane controller must have been read.
 pub fn drill(observed: &Snapshot, content: Option<&SnapshotContent>, now: Timestamp) -> Vec<Need> {
     let mut needs = vec![
@@ -306,7 +306,7 @@ fn template(observed: &Snapshot) -> Need {
 fn restoring_program(observed: &Snapshot, machine: &Machine) -> Need {
     const ID: &str = "host-can-restore";
     const INSTALL: &str =
-        "on the host of the Machine, install etcdutl in a folder on PATH; its version must be that of etcd";
+        "on the host of the Machine, install etcdutl, in the version of etcd, in a folder on PATH";
     let name = machine.name();
     let unknown = |why: &str| Need::unknown(ID, format!("Machine {name}: {why}"), INSTALL.to_owned());
     let Some(node) = observed.node_of(machine) else {

@@ -152,7 +152,7 @@ pub(super) fn choose<'h>(
         if first.is_none() {
             return Err(restore_refusal(
                 observed,
-                "no Machine of the control plane has a host that stays and may have etcd's data",
+                "etcd can continue on no host: each control plane Machine is being deleted or has no Node",
             ));
         }
         return Ok(first.filter(|_| staying.next().is_none()));
@@ -187,7 +187,7 @@ fn restore_refusal(observed: &Snapshot, why: &str) -> Refusal {
 fn losses(observed: &Snapshot, now: Timestamp) -> Vec<String> {
     let control_plane = &observed.control_plane;
     let mut losses = vec![
-        "the writes that the surviving member does not have: on each host that is left, the script without an argument prints \
+        "the writes that the surviving member does not have: run the script without arguments on each host that is left, to see \
          the member's newest revision, and a time after which the member has no writes"
             .to_owned(),
     ];
@@ -287,7 +287,7 @@ mod tests {
                 |o| (1..=3).for_each(|number| delete(o, number)),
                 None,
                 Err(format!(
-                    "no Machine of the control plane has a host that stays and may have etcd's data; {copy}"
+                    "etcd can continue on no host: each control plane Machine is being deleted or has no Node; {copy}"
                 )),
             ),
             (
@@ -295,8 +295,8 @@ mod tests {
                 |o| o.machines.clear(),
                 None,
                 Err(
-                    "no Machine of the control plane has a host that stays and may have etcd's data; restore a snapshot into a \
-                     new Cluster: https://etcd.io/docs/v3.6/op-guide/recovery/"
+                    "etcd can continue on no host: each control plane Machine is being deleted or has no Node; restore a snapshot \
+                     into a new Cluster: https://etcd.io/docs/v3.6/op-guide/recovery/"
                         .to_owned(),
                 ),
             ),

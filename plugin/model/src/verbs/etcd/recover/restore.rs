@@ -122,7 +122,7 @@ fn refuse_other_cluster(
     }
     if theirs.is_disjoint(&own) {
         return Err(refusal(format!(
-            "the snapshot is of another cluster: its CA is not that of Cluster {cluster}"
+            "the snapshot is of another cluster: its CA is not the CA of Cluster {cluster}"
         )));
     }
     Ok(())
@@ -233,7 +233,7 @@ mod tests {
                     s.authority =
                         Some(b"-----BEGIN CERTIFICATE-----\nAAAABBBC\n-----END CERTIFICATE-----".to_vec());
                 },
-                Err("the snapshot is of another cluster: its CA is not that of Cluster c1".to_owned()),
+                Err("the snapshot is of another cluster: its CA is not the CA of Cluster c1".to_owned()),
             ),
             (
                 "no ConfigMap",

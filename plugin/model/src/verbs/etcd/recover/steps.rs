@@ -45,18 +45,18 @@ impl Step {
                 runs: Some(false),
                 ..
             } => {
-                format!("delete Machine {name}, whose member is not in etcd any more")
+                format!("delete Machine {name}, whose member is no longer in etcd")
             }
             Self::DeleteMachine {
                 name,
                 runs: Some(true),
                 ..
             } => format!(
-                "delete Machine {name}, whose member is not in etcd any more, although its host runs: its copy of etcd's data is \
-                 deleted too"
+                "delete Machine {name}, whose member is no longer in etcd, with its running host and that host's copy of etcd's \
+                 data"
             ),
             Self::DeleteMachine { name, runs: None, .. } => format!(
-                "delete Machine {name}, whose member is not in etcd any more; it is unknown whether its host runs"
+                "delete Machine {name}, whose member is no longer in etcd; it is unknown whether its host runs"
             ),
             Self::RemoveMember { name, .. } => {
                 format!("remove etcd member {name}, which runs on no Machine")
@@ -191,7 +191,7 @@ pub fn decide_deletion(machine: &MachineSnapshot, uid: &str, now: Timestamp) -> 
             reason: "MachineReplaced",
             action: "EtcdRecover",
             note_verb: "deletion requested",
-            detail: format!("of Machine {name}, whose member is not in etcd any more"),
+            detail: format!("of Machine {name}, whose member is no longer in etcd"),
         },
     })
 }
@@ -227,8 +227,8 @@ fn judge(observed: &Snapshot) -> Result<EtcdCluster<'_>, Refusal> {
     };
     if !cluster.healthy_voters().any(|(member, _)| stays(&member.name)) {
         return Err(refusal(
-            "no healthy member of etcd runs on a Machine that stays, so etcd would lose its data with the Machines that are \
-             being deleted: save a snapshot"
+            "each Machine with a healthy member of etcd is being deleted, so etcd would lose its data with these Machines: save a \
+             snapshot"
                 .to_owned(),
         ));
     }
@@ -250,7 +250,7 @@ fn refuse_flag(observed: &Snapshot) -> Result<(), Refusal> {
     let node = &pod.node;
     let mut refusal = refusal(format!(
         "etcd on Node {node} starts with --force-new-cluster, so its next start would remove every member that has joined: the \
-         script has not ended"
+         script has not finished"
     ));
     refusal.remedies.push(format!(
         "run the script again on the host of Node {node}, as before"
@@ -385,8 +385,8 @@ mod tests {
         (&'static [&'static str], Option<usize>, &'static [&'static str]),
     );
 
-    const M2: &str = "delete Machine m2, whose member is not in etcd any more";
-    const M3: &str = "delete Machine m3, whose member is not in etcd any more";
+    const M2: &str = "delete Machine m2, whose member is no longer in etcd";
+    const M3: &str = "delete Machine m3, whose member is no longer in etcd";
     const NO_M2: &str = "Machine m2 has no healthy voting member";
     const NO_M3: &str = "Machine m3 has no healthy voting member";
 
@@ -438,8 +438,8 @@ mod tests {
                 |o| o.nodes()[1].ready = Some(true),
                 (
                     &[
-                        "delete Machine m2, whose member is not in etcd any more, although its host runs: its copy of etcd's data \
-                         is deleted too",
+                        "delete Machine m2, whose member is no longer in etcd, with its running host and that host's copy of \
+                         etcd's data",
                         M3,
                     ],
                     Some(0),
@@ -451,7 +451,7 @@ mod tests {
                 |o| o.nodes()[1].ready = None,
                 (
                     &[
-                        "delete Machine m2, whose member is not in etcd any more; it is unknown whether its host runs",
+                        "delete Machine m2, whose member is no longer in etcd; it is unknown whether its host runs",
                         M3,
                     ],
                     Some(0),
@@ -463,7 +463,7 @@ mod tests {
                 |o| o.machine(2).status.node_name = None,
                 (
                     &[
-                        "delete Machine m2, whose member is not in etcd any more; it is unknown whether its host runs",
+                        "delete Machine m2, whose member is no longer in etcd; it is unknown whether its host runs",
                         M3,
                     ],
                     Some(0),
@@ -592,7 +592,8 @@ mod tests {
             (
                 "the next start of a member removes the others",
                 |o| o.pod(Component::Etcd, 1).forces_new_cluster = true,
-                "etcd on Node node-m1 starts with --force-new-cluster, so its next start would remove every member that has joined: the script has not ended; run the script again on the host of Node node-m1, as before",
+                "etcd on Node node-m1 starts with --force-new-cluster, so its next start would remove every member that has \
+                 joined: the script has not finished; run the script again on the host of Node node-m1, as before",
             ),
             (
                 "the Pods could not be read",
@@ -605,8 +606,8 @@ mod tests {
             (
                 "the Machine of the member is being deleted",
                 |o| delete(o, 1),
-                "no healthy member of etcd runs on a Machine that stays, so etcd would lose its data with the Machines that are \
-                 being deleted: save a snapshot",
+                "each Machine with a healthy member of etcd is being deleted, so etcd would lose its data with these Machines: \
+                 save a snapshot",
             ),
             (
                 "the Machines could not be read",
@@ -690,7 +691,7 @@ mod tests {
                 Decision::Write(proposal) => {
                     assert_eq!(
                         proposal.event.note("alice"),
-                        "deletion requested by alice of Machine m2, whose member is not in etcd any more"
+                        "deletion requested by alice of Machine m2, whose member is no longer in etcd"
                     );
                     Ok(())
                 }

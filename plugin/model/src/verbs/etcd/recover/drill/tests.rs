@@ -100,7 +100,7 @@ fn assert_missing(cases: &[Case]) {
                     "kubectl kcp etcd snapshot c1-cp -n d --output-file s3://BUCKET/PREFIX/"
                 }
                 "host-can-restore" => {
-                    "on the host of the Machine, install etcdutl in a folder on PATH; its version must be that of etcd"
+                    "on the host of the Machine, install etcdutl, in the version of etcd, in a folder on PATH"
                 }
                 _ => "",
             };

@@ -268,9 +268,7 @@ pub fn options() -> String {
         .args(global)
         .render_help();
     let formats = OutputFormats::COMMON.list();
-    format!(
-        "{flags}\nThe formats of -o. Some commands have further ones, which their help lists.\n\n{formats}"
-    )
+    format!("{flags}\nThe formats of -o. Some commands have more formats; see their help.\n\n{formats}")
 }
 
 impl Command {

@@ -34,7 +34,7 @@ pub enum RotationError {
     #[error("cannot create the content of Secret {secret}: {source}")]
     Content { secret: String, source: CredentialError },
     #[error(
-        "cannot create the content of Secret {secret}: its present content is not that of the previous phase"
+        "cannot create the content of Secret {secret}: its current content is not from the previous phase"
     )]
     OtherPhase { secret: String },
     #[error(transparent)]

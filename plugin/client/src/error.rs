@@ -197,8 +197,8 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::NoKubeconfig { .. } => "specify a kubeconfig with --kubeconfig or $KUBECONFIG".to_owned(),
-            Self::NoCurrentContext => "choose a context with --context; list contexts with: kubectl config \
-                                       get-contexts; if it lists none, name another file with --kubeconfig"
+            Self::NoCurrentContext => "choose a context with --context; list contexts with: kubectl config get-contexts; if there \
+                                       are none, name another file with --kubeconfig"
                 .to_owned(),
             Self::NotInKubeconfig { kind, .. } => {
                 format!("list the {kind}s with: kubectl config get-{kind}s")

@@ -377,8 +377,7 @@ async fn read_webhook_certificate(
             Some(certificate.map_or_else(
                 || Validity::Missing {
                     why: format!(
-                        "there is no Secret {namespace}/{TLS_SECRET} with the key tls.crt; its certificate may be in another \
-                         Secret"
+                        "there is no Secret {namespace}/{TLS_SECRET} with the key tls.crt; the certificate may be in another Secret"
                     ),
                 },
                 validity_of_bundle,
@@ -457,7 +456,7 @@ mod tests {
             );
         }
         let (found, _) = read(&webhooks(CONFIGURATION, &service()), absent()).await;
-        let why = "there is no Secret hooks/kcp-webhook-tls with the key tls.crt; its certificate may be in another Secret";
+        let why = "there is no Secret hooks/kcp-webhook-tls with the key tls.crt; the certificate may be in another Secret";
         assert_eq!(
             found,
             Reading::Read(Some(Validity::Missing { why: why.to_owned() }))

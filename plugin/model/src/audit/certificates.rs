@@ -190,8 +190,8 @@ fn kubelet_certificates(facts: &Facts, assumptions: Assumptions) -> Result<Evide
         };
         let left = duration / LEAST_LEFT;
         let text = format!(
-            "kube-controller-manager on Node {} signs certificates that are valid for {}; when the power goes off, at least {} of \
-             that remain",
+            "kube-controller-manager on Node {} signs certificates that are valid for {}; when the power goes off, they are still \
+             valid for at least {}",
             node.name,
             format_duration(duration),
             format_duration(left)

@@ -16,8 +16,8 @@ pub const CHECKS: &[AuditCheck] = &[
     AuditCheck {
         id: "component-images-differ",
         requirement: "each component of the control plane has the same image on every Node",
-        remedy: "finish the rollout, or bring the manifest of the Node back in line with the others; after a restart, it is a \
-            matter of chance which version becomes the leader",
+        remedy: "finish the rollout, or bring the manifest of the Node back in line with the others; after a restart, either \
+                 version may become the leader",
         function: check_component_images_differ,
     },
     AuditCheck {

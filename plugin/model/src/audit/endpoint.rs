@@ -103,7 +103,7 @@ fn endpoint_external(facts: &Facts) -> Result<Evidence, Evidence> {
         ));
     } else if let [owner] = owners.as_slice() {
         evidence.fail(format!(
-            "the endpoint {endpoint} is an address of Node {} only, so the loss of this Node is the loss of the endpoint",
+            "the endpoint {endpoint} is an address of Node {} only, so if this Node is lost, the endpoint is lost",
             owner.name
         ));
     } else {

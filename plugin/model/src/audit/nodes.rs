@@ -25,8 +25,8 @@ pub const CHECKS: &[AuditCheck] = &[
     AuditCheck {
         id: "node-leases-stale",
         requirement: "the kubelet of each ready Node has renewed its Lease",
-        remedy: "check the kubelet and the clock of the Node; until kube-controller-manager has noticed, a Node that is off is \
-            still shown as ready",
+        remedy: "check the kubelet and the clock of the Node; a Node that is off is shown as ready until kube-controller-manager \
+                 notices",
         function: check_node_leases_stale,
     },
     AuditCheck {

@@ -23,8 +23,7 @@ pub const CHECKS: &[AuditCheck] = &[
     AuditCheck {
         id: "static-pods-not-ready",
         requirement: "each static Pod of the control plane is ready",
-        remedy: "read the logs of the Pod before you switch off a machine; a component that is down already may be the one that \
-            the restart needs",
+        remedy: "read the logs of the Pod before you switch off a machine; the restart may need the component that is already down",
         function: check_static_pods_not_ready,
     },
     AuditCheck {

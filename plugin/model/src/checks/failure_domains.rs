@@ -18,7 +18,7 @@ use crate::{
 
 pub const CHECKS: &[Check] = &[Check::new(
     "failure-domains-unbalanced",
-    "etcd would lose its quorum with one failure domain, although the Cluster has enough of them to prevent this.",
+    "If one failure domain fails, etcd loses its quorum, although the Cluster has enough failure domains to prevent this.",
     check_failure_domains_unbalanced,
     Responsible::Fault(Actor::Person),
 )];

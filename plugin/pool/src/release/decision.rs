@@ -220,7 +220,7 @@ impl fmt::Display for ReleaseRefusal {
             ),
             Self::OtherClaim { claim, id } => write!(
                 f,
-                "the claim with id {id} no longer exists; the present ClusterClaim {claim} has another id"
+                "the claim with id {id} no longer exists; the current ClusterClaim {claim} has another id"
             ),
             Self::InUse(all) => {
                 for (

@@ -179,7 +179,7 @@ fn leak(snapshot: &Snapshot, entry: &Entry, options: &RepairOptions<'_>) -> Opti
     let reservation = entry.status.reservation();
     if matches!(reservation, Reservation::Cleaning(_)) {
         let what =
-            "the entry waits for a janitor, but Hive manages the pool, and no janitor cleans its entries";
+            "the entry waits for a janitor, but no janitor cleans the entries of a pool that Hive manages";
         return Some((what.to_owned(), Remedy::Free));
     }
     if reservation != Reservation::Unrecorded {

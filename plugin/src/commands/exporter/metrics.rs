@@ -151,8 +151,8 @@ pub(super) const METRICS: &[Metric<ControlPlaneSamples>] = &[
     },
     Metric {
         name: "kcp_etcd_quorum_margin",
-        help: "How many more voting members may fail before etcd loses its quorum; negative if it has none; absent if no member \
-               responds",
+        help: "How many more voting members may fail before etcd loses its quorum; negative if etcd has no quorum; absent if no \
+               member responds",
         samples: |judged| {
             judged.votes(|votes| signed(votes.voters) - signed(votes.unhealthy) - signed(votes.quorum()))
         },

@@ -212,7 +212,7 @@ impl LintRule {
                 "Hive creates clusters without customizations, with the same names and addresses."
             }
             Self::HealthCheckIdle => {
-                "A control plane Machine that fails stays as it is, and the next failure may cost etcd its quorum."
+                "A failed control plane Machine is not replaced, and the next failure may cost etcd its quorum."
             }
             Self::KeyDuplicate => {
                 "kubectl takes the last of the values, and other programs may take another one."

@@ -21,9 +21,9 @@ const LIST_FLAGS: [&str; 3] = ["all_namespaces", "selector", "contexts"];
     after_help = "Without NAME, the command prints one line for each control plane. It then reads only the management \
                   cluster, not etcd.
 
-With --filename, NAME is optional, and the file may contain a ClusterPool instead of a KubeadmControlPlane. The file replaces a \
-                  pool as a whole, as with `kubectl replace`. For a pool, the command shows which clusters become stale or are \
-                  deleted, and exits with 1 if there are any.
+With --filename, NAME is optional. Without NAME, the file may contain a ClusterPool instead of a KubeadmControlPlane. The file \
+                  replaces a pool as a whole, as with `kubectl replace`. For a pool, the command shows which clusters become \
+                  stale or are deleted, and exits with 1 if there are any.
 
 Examples:
   kubectl kcp plan

@@ -290,8 +290,8 @@ impl Manager {
                 let unserved = anchors.without_static_pod(expected.as_deref());
                 let problem = unserved.filter(|_| backend == Backend::Service).map(|address| {
                     format!(
-                        "the API servers call the Service, because no anchor beside the API server at {address} reports a static \
-                         Pod that serves the current certificate at port {port}"
+                        "the API servers call the Service, because no anchor on the host of the API server at {address} reports a \
+                         static Pod that serves the current certificate at port {port}"
                     )
                 });
                 (backend, certificates, problem)

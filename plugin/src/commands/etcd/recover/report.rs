@@ -271,8 +271,8 @@ impl<'r> RecoveryReport<'r> {
                 };
                 let doubt = remains.doubt.iter().map(|why| {
                     format!(
-                        "it is unknown whether etcd has a quorum: {why}; nor does the script know whether the hosts that it \
-                         cannot reach have a quorum"
+                        "it is unknown whether etcd has a quorum: {why}; the script does not know either, because hosts that it \
+                         cannot reach may have a quorum"
                     )
                 });
                 let lines: Vec<String> = remains.hosts.iter().map(describe).chain(doubt).collect();

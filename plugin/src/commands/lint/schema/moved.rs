@@ -287,8 +287,8 @@ impl Versions {
                 path: path.to_owned(),
                 target: None,
                 message: format!(
-                    "since release 1.11, Cluster API ignores this field without a message: {FROM_CLUSTER}; set the value there, \
-                     and remove this field"
+                    "since release 1.11, Cluster API silently ignores this field: {FROM_CLUSTER}; set the value there, and remove \
+                     this field"
                 ),
             });
         } else if let YamlNode::Object(fields) = &value.node {

@@ -161,7 +161,7 @@ fn intact_snapshot(observed: &Snapshot, content: Option<&SnapshotContent>, now: 
         (Some(place), Some(SnapshotContent::Unreadable { why })) => Need::unknown(
             ID,
             format!("{place} could not be read: {why}"),
-            "run the command on a machine that can read the snapshot, with the credentials that this needs"
+            "run the command on a machine that can read the snapshot, with the necessary credentials"
                 .to_owned(),
         ),
         _ => Need::unknown(

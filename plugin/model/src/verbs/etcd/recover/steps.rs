@@ -158,7 +158,7 @@ pub fn decide_deletion(machine: &MachineSnapshot, uid: &str, now: Timestamp) -> 
     }
     if machine.object.uid() != uid {
         return refuse(format!(
-            "Machine {name} is not the Machine that was to be deleted: a newer Machine has the same name"
+            "Machine {name} is newer than the Machine that was to be deleted, and has the same name"
         ));
     }
     let cluster = match judge(observed) {
@@ -671,9 +671,7 @@ mod tests {
             (
                 "another Machine has its name",
                 |o| o.machine(2).metadata.uid = Some("new".to_owned()),
-                Err(
-                    "Machine m2 is not the Machine that was to be deleted: a newer Machine has the same name",
-                ),
+                Err("Machine m2 is newer than the Machine that was to be deleted, and has the same name"),
             ),
             (
                 "it is paused",

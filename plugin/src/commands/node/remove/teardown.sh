@@ -42,7 +42,8 @@ if command -v nft >/dev/null; then
     if nft list table "$family" kube-proxy >/dev/null 2>&1; then nft delete table "$family" kube-proxy; fi
   done
 fi
-if command -v ipvsadm >/dev/null; then ipvsadm --clear; fi
+# Without this interface, kube-proxy made none of the IPVS rules.
+if [ -e /sys/class/net/kube-ipvs0 ] && command -v ipvsadm >/dev/null; then ipvsadm --clear; fi
 for interface in cni0 kube-ipvs0 flannel.1; do
   if [ -e "/sys/class/net/$interface" ]; then ip link delete "$interface"; fi
 done

@@ -310,6 +310,13 @@ fn unknown_holder_finding(
     users: &[&ClusterDeployment],
 ) -> LeaseProblem {
     let remedy = match users {
+        [] if options.is_forced(entry) && snapshot.cluster_deployments().is_none() => {
+            let why = format!(
+                "{why}, and a cluster may still use the entry; you are not allowed to list \
+                 clusterdeployments.hive.openshift.io"
+            );
+            return LeaseProblem::of_entry(entry, Cause::InUse { why }, Remedy::None);
+        }
         [] if options.is_forced(entry) => given_back(snapshot, entry),
         [] => Remedy::Force,
         _ => Remedy::None,

@@ -77,7 +77,9 @@ pub(super) fn check(
                 versions
                     .lost(located)
                     .into_iter()
-                    .map(|Moved { path, message, .. }| Fault::from_lint(LintRule::FieldMoved, path, &message)),
+                    .map(|Moved { path, message, .. }| {
+                        Fault::from_lint(LintRule::FieldMoved, path, &message)
+                    }),
             );
             true
         }

@@ -333,6 +333,27 @@ fn force_frees_only_unused_entries() {
 }
 
 #[test]
+fn force_frees_nothing_if_the_clusters_are_unknown() {
+    let forced = ["a".to_owned()];
+    let mut newer = leased(&lease("us", Some(LONG_AGO)));
+    newer["status"]["conditions"][1]["message"] = "v2 anything".into();
+    for (case, object) in [
+        ("unreadable", newer),
+        ("without a holder", entry("False", None)),
+        ("never ends", leased(&lease("us", None))),
+        ("without a record", entry("False", Some("us"))),
+    ] {
+        let mut snapshot = Objects::entry(object).snapshot();
+        snapshot.clusters = Clusters::Unknown(lost());
+        let found: Vec<_> = findings(&snapshot, &options(&forced))
+            .iter()
+            .map(described)
+            .collect();
+        assert_eq!(found, ["in-use none"], "{case}");
+    }
+}
+
+#[test]
 #[expect(clippy::too_many_lines, reason = "one table")]
 fn problems_that_hive_causes_name_hive() {
     let applied = |available: &str, since: &str, reason: &str| {

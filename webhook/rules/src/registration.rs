@@ -195,6 +195,13 @@ pub enum StaticManifest {
     Unchanged,
 }
 
+impl StaticManifest {
+    /// Whether the file makes the API server call no webhook, because the webhooks are disabled.
+    pub fn is_disabled(&self) -> bool {
+        matches!(self, Self::Same(manifest) if entries(manifest).iter().all(is_off))
+    }
+}
+
 /// Returns what to do with the file for a stored configuration. An API server that cannot load such a file does not start. It
 /// loads a file if the name in the file has the reserved suffix and each webhook has a URL (k8s.io/apiserver 1.36,
 /// `pkg/admission/plugin/webhook/manifest/loader`). The API server validated everything else when it stored the configuration.
@@ -331,6 +338,12 @@ mod tests {
             json!([{}]),
         ] {
             assert_eq!(file(&entries), StaticManifest::Absent, "{entries}");
+        }
+        let mut disabled = url.clone();
+        disabled["matchConditions"] = json!([off()]);
+        assert!(file(&json!([disabled])).is_disabled());
+        for entries in [json!([disabled, url]), json!([url]), json!([])] {
+            assert!(!file(&entries).is_disabled(), "{entries}");
         }
         assert_eq!(static_manifest(kind, None), StaticManifest::Unchanged);
         assert!(is_static_manifest(&expected.to_string()));

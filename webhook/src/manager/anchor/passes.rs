@@ -257,6 +257,10 @@ impl Anchor {
     }
 
     async fn write(&mut self, now: Timestamp) -> Result<PassOutcome, PassError> {
+        let configurations = self.admission_manifests().await?;
+        // These need no test, because the API server then calls no webhook.
+        let is_disabled = |(_, wanted): &&(_, StaticManifest)| wanted.is_disabled();
+        self.write_admission_manifests(configurations.iter().filter(is_disabled))?;
         let pod = self.objects.own_pod().await?;
         let image =
             image(&pod).ok_or_else(|| PassError::NoImage(pod.metadata.name.clone().unwrap_or_default()))?;
@@ -265,7 +269,6 @@ impl Anchor {
         let (files, trust) = self.files.wanted(token, now)?;
         let static_pod = self.files.static_pod(image);
         let manifest = text(&static_pod.manifest());
-        let configurations = self.admission_manifests().await?;
         let is_withdrawn = |(_, wanted): &&(_, StaticManifest)| *wanted == StaticManifest::Absent;
         if self.write_admission_manifests(configurations.iter().filter(is_withdrawn))? {
             // The API server calls the static Pod until it notices that its webhook configuration files are gone.

@@ -5,11 +5,10 @@ use kcp_api::names::annotation;
 use thiserror::Error;
 
 use crate::{
-    action::Action,
     api::Metadata,
     cel::{Cel, NoCel},
     fault::quote,
-    rule::{Check, InTopology, ON_WRITE, Rule, Scope},
+    rule::{Check, Rule, Scope},
     topics,
 };
 
@@ -20,14 +19,11 @@ pub static NOT_ALLOWED: Rule = Rule {
     summary: "only users with the verb override may relax rules for an object",
     why: "An override, a pause or a move lets the user make changes that a rule denies. So does the removal of an object from \
           its Cluster.",
-    operations: ON_WRITE,
-    action: Action::Deny,
     scope: Scope::Transition,
-    overridable: false,
-    topology: InTopology::Unjudged,
     source: "the field authorizeOverrides of the configuration",
     check: Check::ControlPlane(|_, _| {}),
     cel: Cel::None(NoCel::OtherObjects),
+    ..Rule::USUAL
 };
 
 /// The fields with which an update or a creation relaxes rules for its object. A pause and a move count only in an update.

@@ -126,6 +126,22 @@ pub struct Rule {
 }
 
 impl Rule {
+    /// The usual columns of a row: the rule denies creations and updates, without exception, and does not judge topologies.
+    /// Every row must give the other columns, because they are empty here; a test finds a row that does not.
+    pub(crate) const USUAL: Self = Self {
+        operations: ON_WRITE,
+        action: Action::Deny,
+        overridable: false,
+        topology: InTopology::Unjudged,
+        id: "",
+        summary: "",
+        why: "",
+        scope: Scope::Object,
+        source: "",
+        check: Check::ControlPlane(|_, _| {}),
+        cel: Cel::Faults(""),
+    };
+
     /// The kinds of object that the rule checks.
     pub fn kinds(&self) -> Vec<&'static str> {
         let own = (self.topology != InTopology::Only).then(|| self.check.kinds());

@@ -18,6 +18,7 @@ use std::{
 
 use kcp_rules::{
     Judgement,
+    cel::Cel,
     rule::{Check, OnUnread, Rule},
     testing::{
         case::{Base, Case, V1BETA1},
@@ -228,8 +229,14 @@ fn ids_are_unique_and_in_kebab_case() {
             rule.id
         );
         assert!(
-            rule.summary.len() <= 80,
-            "the summary of {} is longer than 80 characters",
+            (1..=80).contains(&rule.summary.len()),
+            "the summary of {} is empty or longer than 80 characters",
+            rule.id
+        );
+        assert!(!rule.source.is_empty(), "{} has no source", rule.id);
+        assert!(
+            !matches!(rule.cel, Cel::Faults("")),
+            "{} says neither its CEL nor why it has none",
             rule.id
         );
         assert!(

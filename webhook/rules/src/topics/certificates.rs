@@ -1,12 +1,11 @@
 //! The validity of certificates, and the replacement of Machines before their certificates expire.
 
 use crate::{
-    action::Action,
     api::{ControlPlaneSpec, KubeadmControlPlane},
     cel::Cel,
     change::Change,
     fault::{CauseReason, Fault, Faults},
-    rule::{Check, InTopology, ON_WRITE, Rule, Scope},
+    rule::{Check, Rule, Scope},
     topics::Topic,
 };
 
@@ -22,42 +21,34 @@ const RULES: &[Rule] = &[
         why: "Cluster API replaces a Machine this many days before its certificates expire. If new \
               certificates are valid for a shorter time, Cluster API replaces each new Machine immediately, \
               and the rollout never ends.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: must be less than the validity period",
         check: Check::ControlPlaneSpec(expiry_days_endless),
         cel: Cel::Faults(include_str!("cel/certificates-expiry-days-endless.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "certificate-validity-above-ca",
         summary: "a certificate must not be valid longer than the CA that signs it",
         why: "Clients reject a certificate as soon as its CA expires, even if the certificate itself is still \
               valid.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: at most the CA's validity period",
         check: Check::ControlPlaneSpec(validity_above_ca),
         cel: Cel::Faults(include_str!("cel/certificate-validity-above-ca.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "encryption-algorithm-unknown",
         summary: "kubeadm must know the encryption algorithm that it gets",
         why: "kubeadm rejects a configuration with an encryption algorithm that it does not know. The first new \
               Machine then never joins the cluster, and the rollout stops.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
         overridable: true,
-        topology: InTopology::Unjudged,
         source: "Kubernetes, cmd/kubeadm/app/apis/kubeadm/validation/validation.go: ValidateEncryptionAlgorithm",
         check: Check::ControlPlane(algorithm_unknown),
         cel: Cel::Faults(include_str!("cel/encryption-algorithm-unknown.cel")),
+        ..Rule::USUAL
     },
 ];
 

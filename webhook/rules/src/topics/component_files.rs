@@ -1,7 +1,6 @@
 //! Files that a component reads at startup, and that no volume of its Pod contains.
 
 use crate::{
-    action::Action,
     api::{
         ControlPlaneSpec,
         kubeadm_config::{ClusterConfiguration, KubeadmConfigSpec},
@@ -10,7 +9,7 @@ use crate::{
     change::Change,
     components::Component,
     fault::{CauseReason, Fault, Faults, HIDDEN},
-    rule::{Check, InTopology, ON_WRITE, Rule, Scope},
+    rule::{Check, Rule, Scope},
     topics::{
         Topic,
         component_flags::{Given, given},
@@ -29,14 +28,12 @@ const RULES: &[Rule] = &[Rule {
     summary: "a volume must contain each file that a component reads at startup",
     why: "A component runs in a container, and sees only the files of its volumes. It exits at startup if a flag names a file \
               that it does not see.",
-    operations: ON_WRITE,
-    action: Action::Deny,
     scope: Scope::Object,
     overridable: true,
-    topology: InTopology::Unjudged,
     source: "kubeadm, app/phases/controlplane/volumes.go; kubernetes/kubernetes#133574",
     check: Check::ControlPlaneSpec(file_unmounted),
     cel: Cel::None(NoCel::TooLong),
+    ..Rule::USUAL
 }];
 
 /// The flag with a certificate and its key, as `CERTIFICATE,KEY:NAMES`.

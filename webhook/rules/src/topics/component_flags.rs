@@ -25,7 +25,7 @@ use crate::{
     change::Change,
     components::{self, Absence, Answer, Component, Flag},
     fault::{CauseReason, Fault, Faults, HIDDEN},
-    rule::{Check, InTopology, ON_WRITE, Rule, Scope},
+    rule::{Check, InTopology, Rule, Scope},
     syntax::may_kubelet_set,
     topics::{
         Topic,
@@ -48,8 +48,6 @@ const RULES: &[Rule] = &[
         summary: "each component must know the flags that it gets",
         why: "A component exits at startup if it does not know a flag. The first new Machine then never becomes ready, and the \
               rollout stops.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
         // A user may run a custom build of a component that knows other flags.
         overridable: true,
@@ -57,27 +55,24 @@ const RULES: &[Rule] = &[
         source: DERIVED,
         check: Check::ControlPlaneSpec(flag_unknown),
         cel: Cel::None(NoCel::TooLong),
+        ..Rule::USUAL
     },
     Rule {
         id: "component-flag-deprecated",
         summary: "components should not get deprecated flags",
         why: "A later version of the component may not know the flag, and then exits at startup.",
-        operations: ON_WRITE,
         action: Action::Audit,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: DERIVED,
         check: Check::ControlPlaneSpec(flag_deprecated),
         cel: Cel::None(NoCel::TooLong),
+        ..Rule::USUAL
     },
     Rule {
         id: "component-flag-value-refused",
         summary: "each flag must have a value that the component accepts",
         why: "A component exits at startup if it cannot parse the value of a flag (such as a duration without a unit), or does \
               not accept the value. The first new Machine then never becomes ready, and the rollout stops.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
         overridable: true,
         topology: InTopology::Strands,
@@ -85,34 +80,32 @@ const RULES: &[Rule] = &[
                  and etcd",
         check: Check::ControlPlaneSpec(value_refused),
         cel: Cel::None(NoCel::TooLong),
+        ..Rule::USUAL
     },
     Rule {
         id: "component-flags-conflict",
         summary: "the flags of a component must not conflict with each other or kubeadm's flags",
         why: "kubeadm passes flags of its own to the components. Some flags cannot be combined: a component that gets two such \
               flags exits at startup.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
         overridable: true,
         topology: InTopology::Strands,
         source: "kube-apiserver and etcd: validation of options; kubeadm, app/phases/controlplane/manifests.go",
         check: Check::ControlPlaneSpec(flags_conflict),
         cel: Cel::None(NoCel::TooLong),
+        ..Rule::USUAL
     },
     Rule {
         id: "kubelet-label-refused",
         summary: "a kubelet must set only the labels that Kubernetes allows",
         why: "The kubelet exits at startup if node-labels has a label in the domains kubernetes.io or k8s.io that Kubernetes \
               does not let a kubelet set. The Machine then never becomes a Node.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
         topology: InTopology::Strands,
         source: "kubernetes/kubernetes, pkg/kubelet/apis/well_known_labels.go; KEP-279",
         check: Check::ControlPlaneSpec(kubelet_label_refused),
         cel: Cel::None(NoCel::TooLong),
+        ..Rule::USUAL
     },
 ];
 

@@ -7,7 +7,7 @@ use crate::{
     change::Change,
     components::{self, Absence, Answer, Component, Gate},
     fault::{CauseReason, Fault, Faults, HIDDEN},
-    rule::{Check, InTopology, ON_WRITE, Rule, Scope},
+    rule::{Check, InTopology, Rule, Scope},
     topics::{
         Topic,
         component_flags::{DERIVED, Given, Unknown, given, kubernetes_version},
@@ -26,70 +26,65 @@ const RULES: &[Rule] = &[
         summary: "each component must know the feature gates that it gets",
         why: "A component exits at startup if it does not know a feature gate. The first new Machine then never becomes ready, and \
               the rollout stops.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
         overridable: true,
         topology: InTopology::Strands,
         source: DERIVED,
         check: Check::ControlPlaneSpec(gate_unknown),
         cel: Cel::None(NoCel::TooLong),
+        ..Rule::USUAL
     },
     Rule {
         id: "feature-gate-value-refused",
         summary: "each feature gate must have a value that the component accepts",
         why: "Before Kubernetes removes a feature gate, it locks the gate to its default. A component exits at startup in three \
               cases: a locked gate has the other value, a value is not a boolean, or a gate is on but a gate that it needs is off.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
         overridable: true,
         topology: InTopology::Strands,
         source: DERIVED,
         check: Check::ControlPlaneSpec(gate_value_refused),
         cel: Cel::None(NoCel::TooLong),
+        ..Rule::USUAL
     },
     Rule {
         id: "kubeadm-feature-gate-unknown",
         summary: "kubeadm must know the feature gates that it gets",
         why: "kubeadm rejects a configuration with a feature gate that it does not know. The first new Machine then never joins the \
               cluster, and the rollout stops.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
         overridable: true,
         topology: InTopology::Strands,
         source: DERIVED,
         check: Check::ControlPlaneSpec(kubeadm_gate_unknown),
         cel: Cel::None(NoCel::TooLong),
+        ..Rule::USUAL
     },
     Rule {
         id: "admission-plugin-unknown",
         summary: "kube-apiserver must know the admission plugins that it gets",
         why: "kube-apiserver exits at startup if a flag enables or disables an admission plugin that it does not know. The first new \
               Machine then never becomes ready, and the rollout stops.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
         overridable: true,
         topology: InTopology::Strands,
         source: DERIVED,
         check: Check::ControlPlaneSpec(admission_plugin_unknown),
         cel: Cel::None(NoCel::TooLong),
+        ..Rule::USUAL
     },
     Rule {
         id: "runtime-config-unknown",
         summary: "kube-apiserver must know the API versions in its runtime-config",
         why: "kube-apiserver exits at startup if runtime-config names an API group or version that it does not know. The first new \
               Machine then never becomes ready, and the rollout stops.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
         overridable: true,
         topology: InTopology::Strands,
         source: DERIVED,
         check: Check::ControlPlaneSpec(runtime_config_unknown),
         cel: Cel::None(NoCel::TooLong),
+        ..Rule::USUAL
     },
 ];
 

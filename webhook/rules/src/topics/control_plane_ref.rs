@@ -6,7 +6,7 @@ use crate::{
     cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults},
-    rule::{Check, InTopology, ON_WRITE, Rule, Scope},
+    rule::{Check, Rule, Scope},
     topics::Topic,
     view::Part,
 };
@@ -22,29 +22,24 @@ const RULES: &[Rule] = &[
         summary: "a Cluster's controlPlaneRef must refer to an existing control plane",
         why: "A Cluster waits for the control plane that it refers to. If that control plane does not exist, only a condition of \
               the Cluster says so.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Cluster(&[Part::ControlPlanes]),
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "KubeadmControlPlane proposal, Create: the sample refers to my-controlplane, but creates \
                  my-control-plane",
         check: Check::Cluster(references_unknown_control_plane),
         cel: Cel::None(NoCel::OtherObjects),
+        ..Rule::USUAL
     },
     Rule {
         id: "control-plane-ref-other",
         summary: "the Cluster of a control plane must refer to that control plane",
         why: "A Cluster owns only the control plane to which its controlPlaneRef refers. Cluster API does \
               not reconcile a control plane that its Cluster does not own.",
-        operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Cluster(&[Part::Cluster]),
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "KubeadmControlPlane proposal, Modifications required to existing API Types: Cluster.Spec.ControlPlaneRef",
         check: Check::ControlPlane(cluster_references_other),
         cel: Cel::None(NoCel::OtherObjects),
+        ..Rule::USUAL
     },
 ];
 

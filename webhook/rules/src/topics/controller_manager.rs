@@ -9,7 +9,7 @@ use crate::{
     components,
     fault::{CauseReason, Fault, Faults, HIDDEN},
     leader_migration::{Component, Flags, StartupError, cloud_provider, startup_error},
-    rule::{Check, InTopology, ON_WRITE, Rule, Scope},
+    rule::{Check, InTopology, Rule, Scope},
     topics::{
         Topic,
         extra_args::{FlagList, controller_manager, kubelets},
@@ -27,8 +27,6 @@ const RULES: &[Rule] = &[
         summary: "kube-controller-manager must know its controllers, and use a Lease as its lock",
         why: "kube-controller-manager exits at startup if --controllers has a name that it does not know, or if its lock is not a \
               Lease. The first new Machine then never becomes ready, and the rollout stops.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
         // A user may run a custom build of Kubernetes with other controllers.
         overridable: true,
@@ -36,20 +34,20 @@ const RULES: &[Rule] = &[
         source: "kube-controller-manager 1.37.0: not in the list of known controllers",
         check: Check::ControlPlaneSpec(flag_refused),
         cel: Cel::None(NoCel::TooLong),
+        ..Rule::USUAL
     },
     Rule {
         id: "cloud-provider-removed",
         summary: "kube-controller-manager and the kubelet must support the cloud provider",
         why: "Kubernetes 1.31 and later have no in-tree cloud providers. kube-controller-manager and the \
               kubelet exit at startup if a flag names such a provider.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
         overridable: true,
         topology: InTopology::Strands,
         source: "kubernetes/kubernetes, cmd/kube-controller-manager/app/cloudproviders.go; KEP-2395",
         check: Check::ControlPlaneSpec(cloud_provider_removed),
         cel: Cel::FaultsOfControlPlanes(include_str!("cel/cloud-provider-removed.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "kubelet-cloud-provider-differs",
@@ -57,14 +55,12 @@ const RULES: &[Rule] = &[
         why: "The cloud-controller-manager initializes only Nodes whose kubelet has cloud-provider=external. \
               If only some kubelets have this value, the Nodes of the other kubelets get no addresses and no \
               zones.",
-        operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "KEP-2395, external cloud providers: the kubelet taints a Node until the provider initializes it",
         check: Check::ControlPlaneSpec(kubelet_cloud_provider_differs),
         cel: Cel::Faults(include_str!("cel/kubelet-cloud-provider-differs.cel")),
+        ..Rule::USUAL
     },
 ];
 

@@ -27,13 +27,12 @@ const RULES: &[Rule] = &[
         why: "When the version of CoreDNS changes, Cluster API migrates the Corefile (the configuration of \
               CoreDNS). If Cluster API knows no migration from the old to the new version, it never updates CoreDNS.",
         operations: ON_UPDATE,
-        action: Action::Deny,
         scope: Scope::Transition,
-        overridable: false,
         topology: InTopology::Strands,
         source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: validateCoreDNSVersion",
         check: Check::ControlPlane(migration_unsupported),
         cel: Cel::None(NoCel::Grammar),
+        ..Rule::USUAL
     },
     Rule {
         id: "coredns-version-unknown",
@@ -43,11 +42,10 @@ const RULES: &[Rule] = &[
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Transition,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "coredns/corefile-migration v1.0.35, migration/versions.go",
         check: Check::ControlPlane(version_unknown),
         cel: Cel::None(NoCel::Grammar),
+        ..Rule::USUAL
     },
 ];
 

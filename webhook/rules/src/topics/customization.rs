@@ -8,7 +8,7 @@ use crate::{
     cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults, HIDDEN, quote},
-    rule::{Check, InTopology, ON_WRITE, Rule, Scope},
+    rule::{Check, Rule, Scope},
     topics::Topic,
 };
 
@@ -23,83 +23,66 @@ const RULES: &[Rule] = &[
         summary: "a patch must use one of the six operations of RFC 6902",
         why: "Hive applies the patches of a customization to install-config.yaml. Hive stops at an operation \
               that it does not know, and does not create the cluster.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "RFC 6902, section 4",
         check: Check::Customization(op_unknown),
         cel: Cel::None(NoCel::SchemaFirst),
+        ..Rule::USUAL
     },
     Rule {
         id: "patch-path-invalid",
         summary: "the path of a patch must be a JSON pointer",
         why: "Hive does not reject a path without a leading slash: it patches another field and reports success, \
               so the cluster is installed with wrong settings.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "RFC 6901, section 3",
         check: Check::Customization(path_invalid),
         cel: Cel::Faults(include_str!("cel/patch-path-invalid.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "patch-from-missing",
         summary: "`move` and `copy` patches must set `from`",
         why: "`move` and `copy` read a value from another field. Without `from`, Hive cannot apply the \
               patch, and does not create the cluster.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "RFC 6902, sections 4.4 and 4.5",
         check: Check::Customization(from_missing),
         cel: Cel::Faults(include_str!("cel/patch-from-missing.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "patch-from-invalid",
         summary: "`from` must be a JSON pointer; `move` must not target a child of `from`",
         why: "Hive does not reject a pointer without a leading slash: it reads another field and reports \
               success. `move` cannot put a field into one of its own children.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "RFC 6901, section 3; RFC 6902, section 4.4",
         check: Check::Customization(from_invalid),
         cel: Cel::Faults(include_str!("cel/patch-from-invalid.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "patch-value-json-invalid",
         summary: "valueJSON must be exactly one valid JSON value",
         why: "Hive inserts valueJSON into a JSON document unchanged. Invalid JSON breaks the whole patch, \
               and Hive does not create the cluster.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Hive inserts valueJSON into the patch unchanged",
         check: Check::Customization(value_json_invalid),
         cel: Cel::None(NoCel::Grammar),
+        ..Rule::USUAL
     },
     Rule {
         id: "patch-value-ignored",
         summary: "a patch must not set both value and valueJSON",
         why: "If both fields are set, Hive uses valueJSON and silently ignores value.",
-        operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Hive, PatchEntity: valueJSON takes precedence if set",
         check: Check::Customization(value_ignored),
         cel: Cel::Faults(include_str!("cel/patch-value-ignored.cel")),
+        ..Rule::USUAL
     },
 ];
 

@@ -14,7 +14,7 @@ use crate::{
     cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults, quote},
-    rule::{Check, InTopology, ON_CREATE, ON_WRITE, Rule, Scope},
+    rule::{Check, ON_CREATE, Rule, Scope},
     syntax::is_dns1123_subdomain,
     topics::Topic,
     view::{self, Part},
@@ -31,15 +31,13 @@ const RULES: &[Rule] = &[
         summary: "a cluster must not use a customization that another cluster uses or has leased",
         why: "A customization contains names and addresses that only one cluster can use. Two clusters with the \
               same addresses disrupt each other.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Cluster(&[Part::ClusterDeployments, Part::Customization]),
         overridable: true,
-        topology: InTopology::Unjudged,
         source: "Hive design document \"ClusterPool inventory\", section \"Maintaining the lease of the \
                  ClusterDeploymentCustomization\"",
         check: Check::ClusterDeployment(held_by_another),
         cel: Cel::None(NoCel::OtherObjects),
+        ..Rule::USUAL
     },
     Rule {
         id: "cluster-not-made-by-hive",
@@ -49,12 +47,11 @@ const RULES: &[Rule] = &[
         operations: ON_CREATE,
         action: Action::Warn,
         scope: Scope::Cluster(&[Part::Customization]),
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Hive, ClusterPool controller: it deletes excess clusters, and sets a finalizer on each customization \
                  of an inventory",
         check: Check::ClusterDeployment(not_made_by_hive),
         cel: Cel::None(NoCel::OtherObjects),
+        ..Rule::USUAL
     },
 ];
 

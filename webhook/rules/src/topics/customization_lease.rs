@@ -11,7 +11,7 @@ use crate::{
     cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults, quote},
-    rule::{Check, InTopology, ON_DELETE, ON_UPDATE, Rule, Scope},
+    rule::{Check, ON_DELETE, ON_UPDATE, Rule, Scope},
     syntax::is_dns1123_subdomain,
     topics::Topic,
     view::{ClusterDeployment, Part},
@@ -31,11 +31,10 @@ const RULES: &[Rule] = &[
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Transition,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Hive, clusterpool_controller.go: patches are applied once, when the cluster is created",
         check: Check::Customization(patches_changed_while_leased),
         cel: Cel::Faults(include_str!("cel/spec-changed-while-leased.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "customization-in-use",
@@ -43,14 +42,13 @@ const RULES: &[Rule] = &[
         why: "Once the customization is deleted, its names and addresses appear to be free, although a \
               cluster still uses them.",
         operations: ON_DELETE,
-        action: Action::Deny,
         scope: Scope::Cluster(&[Part::NamespaceTerminating, Part::ClusterDeployments]),
         overridable: true,
-        topology: InTopology::Unjudged,
         source: "Hive design document \"ClusterPool inventory\", section \"Maintaining the lease of the \
                  ClusterDeploymentCustomization\"",
         check: Check::Customization(deleted_while_in_use),
         cel: Cel::None(NoCel::OtherObjects),
+        ..Rule::USUAL
     },
 ];
 

@@ -6,7 +6,7 @@ use crate::{
     cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults},
-    rule::{Check, InTopology, ON_DELETE, Rule, Scope},
+    rule::{Check, ON_DELETE, Rule, Scope},
     topics::Topic,
     view::{Cluster, Part},
 };
@@ -23,13 +23,12 @@ const RULES: &[Rule] = &[Rule {
     why: "A deletion cannot be undone. Cluster API keeps the Machines of the control plane until all workers are deleted, but no \
           longer scales, upgrades or repairs the control plane.",
     operations: ON_DELETE,
-    action: Action::Deny,
     scope: Scope::Cluster(&[Part::Cluster, Part::WorkerMachines, Part::NamespaceTerminating]),
     overridable: true,
-    topology: InTopology::Unjudged,
     source: "KubeadmControlPlane proposal, Delete: blocked until all the worker nodes are deleted",
     check: Check::ControlPlane(deleted_with_workers),
     cel: Cel::None(NoCel::OtherObjects),
+    ..Rule::USUAL
 }];
 
 fn deleted_with_workers(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {

@@ -1,12 +1,11 @@
 //! Disks to partition on a Machine before kubeadm runs.
 
 use crate::{
-    action::Action,
     api::ControlPlaneSpec,
     cel::Cel,
     change::Change,
     fault::{CauseReason, Fault, Faults},
-    rule::{Check, InTopology, ON_WRITE, Rule, Scope},
+    rule::{Check, Rule, Scope},
     topics::Topic,
 };
 
@@ -20,14 +19,11 @@ const RULES: &[Rule] = &[Rule {
     summary: "the partitions of a disk must not exceed 100 percent",
     why: "A disk has no space beyond 100 percent. cloud-init fails to partition the disk, so the Machine does \
           not start.",
-    operations: ON_WRITE,
-    action: Action::Deny,
     scope: Scope::Object,
-    overridable: false,
-    topology: InTopology::Unjudged,
     source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateDiskSetup",
     check: Check::ControlPlaneSpec(partitions_above_hundred),
     cel: Cel::Faults(include_str!("cel/disk-layout-above-hundred.cel")),
+    ..Rule::USUAL
 }];
 
 fn partitions_above_hundred(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {

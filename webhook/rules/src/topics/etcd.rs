@@ -9,7 +9,7 @@ use crate::{
     change::Change,
     components::{self, Component},
     fault::{CauseReason, Fault, Faults, HIDDEN},
-    rule::{Check, InTopology, ON_UPDATE, ON_WRITE, Rule, Scope},
+    rule::{Check, InTopology, ON_UPDATE, Rule, Scope},
     topics::{Topic, images},
 };
 
@@ -24,14 +24,11 @@ const RULES: &[Rule] = &[
         summary: "etcd must be either stacked or external",
         why: "kubeadm either runs etcd on the control plane Machines or uses an external etcd. If both are \
               set, kubeadm init fails.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: cannot have both external and local etcd",
         check: Check::ControlPlaneSpec(local_and_external),
         cel: Cel::Faults(include_str!("cel/etcd-local-and-external.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "etcd-topology-switched",
@@ -39,27 +36,24 @@ const RULES: &[Rule] = &[
         why: "The data of a cluster is in its etcd, and neither kubeadm nor Cluster API moves this data. \
               After a switch, a new Machine would join an empty etcd.",
         operations: ON_UPDATE,
-        action: Action::Deny,
         scope: Scope::Transition,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: cannot change between external and local etcd",
         check: Check::ControlPlane(topology_switched),
         cel: Cel::Faults(include_str!("cel/etcd-topology-switched.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "etcd-version-unsupported",
         summary: "kubeadm must support the version of stacked etcd",
         why: "kubeadm starts etcd with flags and probes that an older etcd does not have. etcd of the first new Machine then never \
               becomes ready, and the rollout stops.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
         overridable: true,
         topology: InTopology::Strands,
         source: "Kubernetes CHANGELOG-1.31: /livez and /readyz of etcd; CHANGELOG-1.36: etcd < 3.6.0 is no longer supported",
         check: Check::ControlPlaneSpec(version_unsupported),
         cel: Cel::None(NoCel::Grammar),
+        ..Rule::USUAL
     },
     Rule {
         id: "etcd-version-lowered",
@@ -67,13 +61,13 @@ const RULES: &[Rule] = &[
         why: "An older minor version of etcd does not start with the data of a newer one. The first new Machine then never becomes \
               ready, and the rollout stops.",
         operations: ON_UPDATE,
-        action: Action::Deny,
         scope: Scope::Transition,
         overridable: true,
         topology: InTopology::Strands,
         source: "etcd, downgrade: an older server refuses the data of a newer cluster version",
         check: Check::ControlPlane(version_lowered),
         cel: Cel::None(NoCel::Grammar),
+        ..Rule::USUAL
     },
     Rule {
         id: "etcd-upgrade-unsafe",
@@ -83,11 +77,11 @@ const RULES: &[Rule] = &[
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Transition,
-        overridable: false,
         topology: InTopology::Strands,
         source: "etcd-io/etcd#20967; etcd.io/blog/2025/zombie_members_upgrade",
         check: Check::ControlPlane(upgrade_unsafe),
         cel: Cel::None(NoCel::Grammar),
+        ..Rule::USUAL
     },
 ];
 

@@ -3,13 +3,12 @@
 use std::{borrow::Cow, collections::HashSet};
 
 use crate::{
-    action::Action,
     api::{ControlPlaneSpec, kubeadm_config::ExtraArgs},
     cel::{Cel, NoCel},
     change::Change,
     components::Component,
     fault::{CauseReason, Fault, Faults, HIDDEN},
-    rule::{Check, InTopology, ON_WRITE, Rule, Scope},
+    rule::{Check, Rule, Scope},
     topics::Topic,
 };
 
@@ -23,14 +22,11 @@ const RULES: &[Rule] = &[Rule {
     summary: "each flag of a component must be set only once",
     why: "Cluster API passes each flag to a component once. If a flag is set twice, it is undefined which \
           value the component gets.",
-    operations: ON_WRITE,
-    action: Action::Deny,
     scope: Scope::Object,
-    overridable: false,
-    topology: InTopology::Unjudged,
     source: "CRD of KubeadmControlPlane v1beta2: extraArgs name must be unique",
     check: Check::ControlPlaneSpec(duplicate),
     cel: Cel::None(NoCel::SchemaFirst),
+    ..Rule::USUAL
 }];
 
 /// The `extraArgs` of a component, and where they are.

@@ -11,7 +11,7 @@ use crate::{
     cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults, HIDDEN},
-    rule::{Check, InTopology, ON_WRITE, Rule, Scope},
+    rule::{Check, Rule, Scope},
     topics::Topic,
 };
 
@@ -25,55 +25,44 @@ const RULES: &[Rule] = &[
         id: "file-content-conflict",
         summary: "the content of a file must be either inline or from a Secret",
         why: "A file has one content. If content and contentFrom are both set, the manifest does not say which one counts.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateFiles",
         check: Check::ControlPlaneSpec(content_conflict),
         cel: Cel::Faults(include_str!("cel/file-content-conflict.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "file-content-missing",
         summary: "a file should have content",
         why: "An empty file is rarely intended, and the program that reads the file may fail only when the next \
               Machine starts.",
-        operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "KubeadmConfig, spec.files: content and contentFrom are both optional",
         check: Check::ControlPlaneSpec(content_missing),
         cel: Cel::Faults(include_str!("cel/file-content-missing.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "file-secret-incomplete",
         summary: "a file from a Secret needs the name of the Secret and the key",
         why: "Cluster API cannot create bootstrap data without the content of the file, so the next Machine never \
               starts.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateFiles",
         check: Check::ControlPlaneSpec(secret_incomplete),
         cel: Cel::None(NoCel::SchemaFirst),
+        ..Rule::USUAL
     },
     Rule {
         id: "file-path-duplicate",
         summary: "two files must not have the same path",
         why: "cloud-init writes the files in order, so the last file silently replaces the earlier one.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateFiles",
         check: Check::ControlPlaneSpec(path_duplicate),
         cel: Cel::Faults(include_str!("cel/file-path-duplicate.cel")),
+        ..Rule::USUAL
     },
 ];
 

@@ -1,12 +1,11 @@
 //! Names of pools and customizations, from which Hive derives labels and other names.
 
 use crate::{
-    action::Action,
     api::{ClusterDeploymentCustomization, ClusterPool, Metadata},
     cel::Cel,
     change::Change,
     fault::{CauseReason, Fault, Faults, quote},
-    rule::{Check, InTopology, ON_CREATE, Rule, Scope},
+    rule::{Check, ON_CREATE, Rule, Scope},
     topics::Topic,
 };
 
@@ -22,13 +21,11 @@ const RULES: &[Rule] = &[
         why: "Hive labels the clusters of a pool with the name of the pool. A label value has at most 63 \
               characters, so Hive cannot create clusters for a pool with a longer name.",
         operations: ON_CREATE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Hive, ClusterPool validating webhook",
         check: Check::ClusterPool(pool_name_too_long),
         cel: Cel::Faults(include_str!("cel/pool-name-too-long.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "customization-name-too-long",
@@ -36,13 +33,11 @@ const RULES: &[Rule] = &[
         why: "Hive accepts names of at most 63 characters, so Hive cannot use a customization with a longer \
               name.",
         operations: ON_CREATE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Hive, validating webhook of ClusterDeploymentCustomization",
         check: Check::Customization(customization_name_too_long),
         cel: Cel::Faults(include_str!("cel/customization-name-too-long.cel")),
+        ..Rule::USUAL
     },
 ];
 

@@ -1,7 +1,6 @@
 //! Machines that use Ignition instead of cloud-init.
 
 use crate::{
-    action::Action,
     api::{
         ControlPlaneSpec,
         machine_setup::{DiskSetup, Ignition},
@@ -9,7 +8,7 @@ use crate::{
     cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults, HIDDEN, quote},
-    rule::{Check, InTopology, ON_WRITE, Rule, Scope},
+    rule::{Check, Rule, Scope},
     topics::{Topic, files::files, users},
 };
 
@@ -24,42 +23,34 @@ const RULES: &[Rule] = &[
         summary: "Ignition requires Cluster API's feature gate KubeadmBootstrapFormatIgnition",
         why: "If the feature gate is off, Cluster API rejects Ignition settings when it creates bootstrap \
               data, and the next Machine never starts.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
         overridable: true,
-        topology: InTopology::Unjudged,
         source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateIgnition",
         check: Check::ControlPlaneSpec(gate_off),
         cel: Cel::Faults(include_str!("cel/ignition-gate-off.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "ignition-without-format",
         summary: "Ignition settings require format: ignition",
         why: "If the format is cloud-config, Cluster API ignores the Ignition settings, so Machines start \
               without these settings.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateIgnition",
         check: Check::ControlPlaneSpec(without_format),
         cel: Cel::Faults(include_str!("cel/ignition-without-format.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "ignition-unsupported",
         summary: "with format: ignition, only settings that Ignition supports may be used",
         why: "Ignition has no equivalent for some settings of cloud-config. Machines would start without these \
               settings.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateIgnition",
         check: Check::ControlPlaneSpec(settings_unsupported),
         cel: Cel::None(NoCel::TooLong),
+        ..Rule::USUAL
     },
 ];
 

@@ -3,7 +3,6 @@
 use semver::Version;
 
 use crate::{
-    action::Action,
     api::{
         ControlPlaneSpec, Text,
         kubeadm_config::{Dns, LocalEtcd},
@@ -11,7 +10,7 @@ use crate::{
     cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults, HIDDEN},
-    rule::{Check, InTopology, ON_WRITE, Rule, Scope},
+    rule::{Check, Rule, Scope},
     topics::Topic,
 };
 
@@ -25,28 +24,22 @@ const RULES: &[Rule] = &[
         id: "image-tag-invalid",
         summary: "the image tags of CoreDNS and etcd must be valid",
         why: "The kubelet cannot pull an image with an invalid tag, so the first new Machine never becomes ready.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "OCI distribution specification, Pulling manifests: the grammar of a tag",
         check: Check::ControlPlaneSpec(tag_invalid),
         cel: Cel::None(NoCel::TooLong),
+        ..Rule::USUAL
     },
     Rule {
         id: "dns-image-tag-not-semantic",
         summary: "the image tag of CoreDNS must be the version of CoreDNS",
         why: "Cluster API reads the version of CoreDNS from the tag, to migrate the Corefile (the \
               configuration of CoreDNS). If the tag is not a version, Cluster API stops updating CoreDNS.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: the tag must parse as a version",
         check: Check::ControlPlaneSpec(dns_tag_not_a_version),
         cel: Cel::None(NoCel::Grammar),
+        ..Rule::USUAL
     },
 ];
 

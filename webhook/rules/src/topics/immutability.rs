@@ -14,7 +14,7 @@ use crate::{
     cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults, HIDDEN},
-    rule::{Check, InTopology, ON_UPDATE, Rule, Scope},
+    rule::{Check, ON_UPDATE, Rule, Scope},
     topics::Topic,
 };
 
@@ -31,13 +31,11 @@ const RULES: &[Rule] = &[
               Machine. A later change applies only to new Machines, which then no longer match the existing \
               ones.",
         operations: ON_UPDATE,
-        action: Action::Deny,
         scope: Scope::Transition,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: the paths that its allow list omits",
         check: Check::ControlPlane(cluster_configuration_immutable),
         cel: Cel::Faults(include_str!("cel/cluster-configuration-immutable.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "kubeadm-section-removed",
@@ -45,13 +43,11 @@ const RULES: &[Rule] = &[
         why: "If one of these sections is missing, kubeadm uses its own defaults on new Machines, so the new \
               Machines differ from the existing ones.",
         operations: ON_UPDATE,
-        action: Action::Deny,
         scope: Scope::Transition,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "KubeadmControlPlane proposal, Create: all three stanzas should be specified",
         check: Check::ControlPlane(section_removed),
         cel: Cel::Faults(include_str!("cel/kubeadm-section-removed.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "kubeadm-config-frozen",
@@ -63,11 +59,11 @@ const RULES: &[Rule] = &[
         action: Action::Off,
         scope: Scope::Transition,
         overridable: true,
-        topology: InTopology::Unjudged,
         source: "KubeadmControlPlane proposal of 2019, Upgrade: kubeadmConfigSpec is immutable; Cluster API now \
                  allows changes",
         check: Check::ControlPlane(config_frozen),
         cel: Cel::None(NoCel::Normalized),
+        ..Rule::USUAL
     },
 ];
 

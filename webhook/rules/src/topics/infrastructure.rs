@@ -8,7 +8,7 @@ use crate::{
     cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults, quote},
-    rule::{Check, InTopology, ON_UPDATE, ON_WRITE, Rule, Scope},
+    rule::{Check, ON_UPDATE, Rule, Scope},
     topics::{Topic, version::version_change},
 };
 
@@ -23,28 +23,22 @@ const RULES: &[Rule] = &[
         summary: "the infrastructure reference must have group, kind and name",
         why: "Cluster API clones every Machine from the infrastructure template. Without a complete reference, it \
               cannot find the template and creates no Machine.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "KubeadmControlPlane proposal, New API Types: infrastructureRef is required",
         check: Check::ControlPlane(reference_incomplete),
         cel: Cel::Faults(include_str!("cel/infrastructure-ref-incomplete.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "infrastructure-ref-namespace-ignored",
         summary: "the infrastructure template must be in the control plane's namespace",
         why: "The API version v1beta2 has no namespace in this reference. Cluster API uses the template with \
               this name in the control plane's namespace, which may be another template or may not exist.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Cluster API, webhooks/conversion: v1beta2 has no infrastructureRef.namespace",
         check: Check::ControlPlane(namespace_ignored),
         cel: Cel::FaultsOnlyInV1Beta1(include_str!("cel/infrastructure-ref-namespace-ignored.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "machine-image-kept",
@@ -54,11 +48,10 @@ const RULES: &[Rule] = &[
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Transition,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "cluster-api-provider-vsphere issue 797; cluster-api pull request 2607",
         check: Check::ControlPlane(image_kept),
         cel: Cel::None(NoCel::Grammar),
+        ..Rule::USUAL
     },
 ];
 

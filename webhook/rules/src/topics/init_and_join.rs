@@ -10,7 +10,7 @@ use crate::{
     cel::Cel,
     change::Change,
     fault::{CauseReason, Fault, Faults},
-    rule::{Check, InTopology, ON_WRITE, Rule, Scope},
+    rule::{Check, Rule, Scope},
     topics::Topic,
 };
 
@@ -25,42 +25,34 @@ const RULES: &[Rule] = &[
         summary: "the init and join configurations should both be set, or neither",
         why: "kubeadm uses its own defaults for an omitted section. If only one of the two is omitted, the first Machine \
               and later Machines can differ.",
-        operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "KubeadmControlPlane proposal, Create: all three stanzas should be specified",
         check: Check::ControlPlane(section_missing),
         cel: Cel::Faults(include_str!("cel/kubeadm-section-missing.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "health-check-seconds-differ",
         summary: "kubeadm init and kubeadm join must wait equally long for components",
         why: "Cluster API uses one timeout for the first Machine and for joining Machines. Its own webhook \
               rejects an object that sets two different timeouts.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: timeouts",
         check: Check::ControlPlaneSpec(health_check_seconds_differ),
         cel: Cel::FaultsOnlyInV1Beta2(include_str!("cel/health-check-seconds-differ.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "discovery-user-conflict",
         summary: "a joining Machine must have only one way to authenticate",
         why: "A user in a kubeconfig can have only one way to authenticate. If the kubeconfig sets two ways, \
               kubeadm join fails.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: authProvider or exec",
         check: Check::ControlPlaneSpec(discovery_user_conflict),
         cel: Cel::Faults(include_str!("cel/discovery-user-conflict.cel")),
+        ..Rule::USUAL
     },
 ];
 

@@ -11,7 +11,7 @@ use crate::{
     cel::{Cel, NoCel},
     change::{Change, Operation},
     fault::{CauseReason, Fault, Faults, quote},
-    rule::{Check, InTopology, ON_WRITE, Rule, Scope},
+    rule::{Check, Rule, Scope},
     topics::Topic,
     view::Part,
 };
@@ -27,72 +27,58 @@ const RULES: &[Rule] = &[
         summary: "an inventory must be a list of entries",
         why: "Hive's design document shows an inventory with a nested field, but Hive's API has only a list. \
               The API server drops the unknown field, so the pool has no inventory.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Hive's CRD: spec.inventory itself is the list, not \
                  spec.inventory.ClusterDeploymentCustomizations as in the design document",
         check: Check::ClusterPool(inventory_not_a_list),
         cel: Cel::None(NoCel::SchemaFirst),
+        ..Rule::USUAL
     },
     Rule {
         id: "inventory-empty",
         summary: "an inventory must have at least one entry",
         why: "The pool creates no clusters until Hive removes the empty list. After that, the pool creates \
               clusters without customizations.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Hive design document \"ClusterPool inventory\", section \"Validation\": the inventory is \
                  not an empty list",
         check: Check::ClusterPool(inventory_empty),
         cel: Cel::Faults(include_str!("cel/inventory-empty.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "inventory-name-empty",
         summary: "every inventory entry must have the name of a customization",
         why: "Hive looks up each customization by its name. An entry without a name can never serve a cluster.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Hive design document \"ClusterPool inventory\", section \"Size and MaxSize\": nonempty entries",
         check: Check::ClusterPool(entry_name_empty),
         cel: Cel::Faults(include_str!("cel/inventory-name-empty.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "inventory-duplicate",
         summary: "an inventory must list each customization only once",
         why: "A customization serves one cluster at a time. A second entry with the same name adds no \
               capacity, although the pool counts both entries.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Hive design document \"ClusterPool inventory\", section \"Maintaining the lease of the \
                  ClusterDeploymentCustomization\": one holder for each customization",
         check: Check::ClusterPool(entry_duplicate),
         cel: Cel::Faults(include_str!("cel/inventory-duplicate.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "inventory-name-unknown",
         summary: "every inventory entry should name an existing customization",
         why: "Hive cannot create a cluster from a missing customization, so the pool stays below its size.",
-        operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Cluster(&[Part::Customizations]),
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Hive design document \"ClusterPool inventory\", section \"Validation\": a reference to a \
                  ClusterDeploymentCustomization that does not exist",
         check: Check::ClusterPool(entry_name_unknown),
         cel: Cel::None(NoCel::OtherObjects),
+        ..Rule::USUAL
     },
     // This rule cannot find every case: if two pools are written at the same time, neither review sees the other pool.
     Rule {
@@ -100,16 +86,14 @@ const RULES: &[Rule] = &[
         summary: "a customization must be in the inventory of only one pool",
         why: "A pool does not know the leases of other pools. Two pools that list the same customization can give its \
               names and addresses to two clusters, or release each other's leases.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Cluster(&[Part::Pools]),
         overridable: true,
-        topology: InTopology::Unjudged,
         source: "Hive design document \"ClusterPool inventory\", section \"Maintaining the lease of the \
                  ClusterDeploymentCustomization\"; Hive: a pool frees the leases that another pool has on \
                  the same entries",
         check: Check::ClusterPool(entry_shared),
         cel: Cel::None(NoCel::OtherObjects),
+        ..Rule::USUAL
     },
 ];
 

@@ -26,7 +26,6 @@ const RULES: &[Rule] = &[Rule {
           the Machine but not the member, and etcd loses quorum. The rule also denies the topology controller, which tries \
           again.",
     operations: ON_UPDATE,
-    action: Action::Deny,
     scope: Scope::Cluster(&[Part::Machines, Part::Cluster]),
     overridable: true,
     topology: InTopology::Judged,
@@ -34,6 +33,7 @@ const RULES: &[Rule] = &[Rule {
              unhealthy components goes first",
     check: Check::ControlPlane(joining_machine_outdated),
     cel: Cel::None(NoCel::OtherObjects),
+    ..Rule::USUAL
 }];
 
 fn joining_machine_outdated(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {

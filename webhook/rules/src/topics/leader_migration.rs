@@ -10,7 +10,7 @@ use crate::{
     change::Change,
     fault::{CauseReason, Fault, Faults, HIDDEN},
     leader_migration::{CONTROLLERS, LeaderMigrationConfiguration},
-    rule::{Check, InTopology, ON_WRITE, Rule, Scope},
+    rule::{Check, InTopology, Rule, Scope},
     topics::{
         Topic,
         extra_args::{FlagValue, controller_manager},
@@ -29,14 +29,12 @@ const RULES: &[Rule] = &[
         summary: "leader migration must be off for kube-controller-manager 1.36 or later",
         why: "kube-controller-manager 1.36 or later exits at startup if leader migration is enabled. The \
               first new Machine then never becomes ready, and the rollout stops.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
         topology: InTopology::Strands,
         source: "kube-controller-manager 1.36.3 and 1.37.0: informer name is already registered, exit code 1",
         check: Check::ControlPlaneSpec(unsupported),
         cel: Cel::FaultsOfControlPlanes(include_str!("cel/leader-migration-unsupported.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "leader-migration-ignored",
@@ -44,29 +42,24 @@ const RULES: &[Rule] = &[
         why: "The controller manager uses leader migration only if enable-leader-migration and leader \
               election are both on. If one is off, two controller managers can run the same controller \
               during a migration.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "KEP-2436, Component Flags: such a configuration is fatal; kube-controller-manager only \
                  ignores it",
         check: Check::ControlPlaneSpec(ignored),
         cel: Cel::Faults(include_str!("cel/leader-migration-ignored.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "leader-migration-file-missing",
         summary: "the controller manager must be able to read its migration configuration",
         why: "The controller manager exits at startup if it cannot read the file. The first new Machine then never \
               becomes ready, and the rollout stops.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
         overridable: true,
-        topology: InTopology::Unjudged,
         source: "KEP-2436, Component Flags: a configuration file that cannot be read is fatal",
         check: Check::ControlPlaneSpec(file_missing),
         cel: Cel::Faults(include_str!("cel/leader-migration-file-missing.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "leader-migration-configuration-invalid",
@@ -74,42 +67,35 @@ const RULES: &[Rule] = &[
         why: "The controller manager exits at startup if it cannot parse the configuration. If leaderName is not \
               a valid Lease name, or is the Lease of another component, the controller manager starts, but never \
               gets the migration lock (a Lease).",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "k8s.io/controller-manager, pkg/leadermigration/config/config.go",
         check: Check::ControlPlaneSpec(configuration_invalid),
         cel: Cel::None(NoCel::Grammar),
+        ..Rule::USUAL
     },
     Rule {
         id: "leader-migration-configuration-unchecked",
         summary: "a leader migration configuration that is encoded or in a Secret is not checked",
         why: "The rules do not decode a file, and do not read it from a Secret. If the configuration is \
               invalid, the controller manager of the first new Machine exits at startup.",
-        operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "KEP-2436, Component Flags: a configuration file that cannot be parsed is fatal",
         check: Check::ControlPlaneSpec(configuration_unchecked),
         cel: Cel::Faults(include_str!("cel/leader-migration-configuration-unchecked.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "leader-migration-unprotected",
         summary: "leader migration should select a controller that the controller manager runs",
         why: "Leader migration protects a controller only if the configuration names the controller and the \
               controller manager runs it. Every other controller can run twice during a migration.",
-        operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "k8s.io/controller-manager, pkg/leadermigration/migrator.go: names are compared without aliases",
         check: Check::ControlPlane(unprotected),
         cel: Cel::None(NoCel::Grammar),
+        ..Rule::USUAL
     },
 ];
 

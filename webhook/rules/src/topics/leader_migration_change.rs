@@ -7,13 +7,12 @@ use kcp_api::KubeadmConfig;
 use serde_json::json;
 
 use crate::{
-    action::Action,
     api::{ControlPlaneSpec, KubeadmControlPlane, decode},
     cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults},
     leader_migration::LeaderMigrationConfiguration,
-    rule::{Check, InTopology, ON_UPDATE, Rule, Scope},
+    rule::{Check, ON_UPDATE, Rule, Scope},
     topics::{
         Topic,
         extra_args::controller_manager,
@@ -34,13 +33,12 @@ const RULES: &[Rule] = &[
         why: "During a rollout, old and new controller managers use different configurations. If the two \
               configurations have different locks or controllers, a controller can run twice, or not at all.",
         operations: ON_UPDATE,
-        action: Action::Deny,
         scope: Scope::Transition,
         overridable: true,
-        topology: InTopology::Unjudged,
         source: "KEP-2436, Proposal: the set of controllers in the lock is immutable",
         check: Check::ControlPlane(changed),
         cel: Cel::None(NoCel::Grammar),
+        ..Rule::USUAL
     },
     Rule {
         id: "leader-migration-changed-during-rollout",
@@ -48,13 +46,12 @@ const RULES: &[Rule] = &[
         why: "Machines keep their configuration until they are replaced. While Machines of an earlier \
               migration still run and use a different lock, a controller can run twice, or not at all.",
         operations: ON_UPDATE,
-        action: Action::Deny,
         scope: Scope::Cluster(&[Part::Migrations]),
         overridable: true,
-        topology: InTopology::Unjudged,
         source: "KEP-2436, Proposal: the set of controllers in the lock is immutable",
         check: Check::ControlPlane(changed_during_rollout),
         cel: Cel::None(NoCel::OtherObjects),
+        ..Rule::USUAL
     },
 ];
 

@@ -31,13 +31,13 @@ const RULES: &[Rule] = &[Rule {
     why: "During an upgrade, old and new controller managers run at the same time. Without a common lock, both \
           can run the same controller. A controller that no controller manager enables does not run at all.",
     operations: ON_UPDATE,
-    action: Action::Deny,
     scope: Scope::Transition,
     overridable: true,
     topology: InTopology::Strands,
     source: "KEP-2436, Rollout, Upgrade and Rollback Planning: controllers run in no component, or in several",
     check: Check::ControlPlane(handover_unsafe),
     cel: Cel::None(NoCel::Grammar),
+    ..Rule::USUAL
 }];
 
 /// What `files` say about the cloud-controller-manager, before and after the update.

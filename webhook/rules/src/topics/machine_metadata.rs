@@ -1,12 +1,11 @@
 //! Labels and annotations for Machines and, in templates, for control planes.
 
 use crate::{
-    action::Action,
     api::ControlPlaneSpec,
     cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults, quote},
-    rule::{Check, InTopology, ON_WRITE, Rule, Scope},
+    rule::{Check, InTopology, Rule, Scope},
     syntax::{key_fault, label_value_fault},
     topics::Topic,
 };
@@ -22,41 +21,35 @@ const RULES: &[Rule] = &[
         id: "machine-label-invalid",
         summary: "the labels for Machines must be valid",
         why: "The API server rejects Machines with an invalid label, so Cluster API cannot create a Machine.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
         topology: InTopology::Judged,
         source: "Kubernetes, Labels and Selectors: Syntax and character set",
         check: Check::ControlPlaneSpec(label_invalid),
         cel: Cel::None(NoCel::TooLong),
+        ..Rule::USUAL
     },
     Rule {
         id: "machine-annotation-invalid",
         summary: "the annotations for Machines must be valid",
         why: "The API server rejects Machines with an invalid annotation, so Cluster API cannot create a Machine.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
         topology: InTopology::Judged,
         source: "Kubernetes, Annotations: Syntax and character set",
         check: Check::ControlPlaneSpec(annotation_invalid),
         cel: Cel::None(NoCel::TooLong),
+        ..Rule::USUAL
     },
     Rule {
         id: "machine-annotations-too-large",
         summary: "the annotations of a Machine must not exceed 256 KiB in total",
         why: "The API server rejects objects with more than 256 KiB of annotations, so Cluster API cannot create a \
               Machine.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
         topology: InTopology::Judged,
         source: "Kubernetes, apimachinery/pkg/api/validation/objectmeta.go: TotalAnnotationSizeLimitB",
         check: Check::ControlPlaneSpec(annotations_too_large),
         cel: Cel::None(NoCel::TooLong),
+        ..Rule::USUAL
     },
     Rule {
         id: "machine-annotation-misplaced",
@@ -64,14 +57,12 @@ const RULES: &[Rule] = &[
         why: "Cluster API copies the annotations to every Machine of the control plane. Some annotations then pause all Machines, \
               make MachineHealthChecks replace all, or record a remediation that never happened. This rule denies such \
               annotations.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
         topology: InTopology::Judged,
         source: "Cluster API, api/core/v1beta2/common_types.go: PausedAnnotation, RemediateMachineAnnotation",
         check: Check::ControlPlaneSpec(annotation_misplaced),
         cel: Cel::Faults(include_str!("cel/machine-annotation-misplaced.cel")),
+        ..Rule::USUAL
     },
 ];
 

@@ -1,12 +1,11 @@
 //! The glob that selects the installer's manifests to patch, in the syntax of Go's `filepath.Match`.
 
 use crate::{
-    action::Action,
     api::ClusterDeploymentCustomization,
     cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults, HIDDEN},
-    rule::{Check, InTopology, ON_WRITE, Rule, Scope},
+    rule::{Check, Rule, Scope},
     topics::Topic,
 };
 
@@ -20,28 +19,22 @@ const RULES: &[Rule] = &[
         id: "glob-malformed",
         summary: "a glob must be well formed",
         why: "A malformed glob matches no manifest, so the patch has no effect or makes the installation fail.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Go, path/filepath Match: ErrBadPattern",
         check: Check::Customization(glob_malformed),
         cel: Cel::None(NoCel::Grammar),
+        ..Rule::USUAL
     },
     Rule {
         id: "glob-outside",
         summary: "a glob must not select files outside the installer's directory",
         why: "The installer's manifests are in one directory. A glob that leaves this directory can change \
               other files of the installer.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Hive, ManifestSelector: a glob is relative to the installer's directory",
         check: Check::Customization(glob_leaves_directory),
         cel: Cel::None(NoCel::Grammar),
+        ..Rule::USUAL
     },
 ];
 

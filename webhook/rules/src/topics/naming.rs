@@ -7,7 +7,7 @@ use crate::{
     change::Change,
     fault::{CauseReason, Fault, Faults, quote},
     go_template::{TemplateError, TemplatePart, parse},
-    rule::{Check, InTopology, ON_WRITE, Rule, Scope},
+    rule::{Check, Rule, Scope},
     syntax::is_dns1123_subdomain,
     topics::Topic,
 };
@@ -22,42 +22,34 @@ const RULES: &[Rule] = &[
         id: "naming-template-invalid",
         summary: "the naming template must produce valid Machine names",
         why: "The API server rejects a Machine whose name is invalid, so Cluster API cannot create a Machine.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: validateNaming",
         check: Check::ControlPlaneSpec(names_invalid),
         cel: Cel::None(NoCel::Grammar),
+        ..Rule::USUAL
     },
     Rule {
         id: "naming-template-not-random",
         summary: "each Machine must get a unique name",
         why: "During a rollout, the old and the new Machine exist at the same time. Without a random part, the new \
               Machine gets a name that already exists.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: {{ .random }} is missing",
         check: Check::ControlPlaneSpec(not_random),
         cel: Cel::None(NoCel::Grammar),
+        ..Rule::USUAL
     },
     Rule {
         id: "naming-template-unverified",
         summary: "a naming template is checked only if it consists of text and fields",
         why: "kcp-webhook evaluates only text and fields such as {{ .random }}. If a template with \
               anything else produces an invalid name, the error appears only when Cluster API creates the next Machine.",
-        operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Cluster API, internal/topology/names: names are Go templates",
         check: Check::ControlPlaneSpec(names_unverified),
         cel: Cel::None(NoCel::Grammar),
+        ..Rule::USUAL
     },
 ];
 

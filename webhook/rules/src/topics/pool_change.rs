@@ -9,7 +9,7 @@ use crate::{
     change::Change,
     fault::{CauseReason, Fault, Faults},
     pool_version::pool_version,
-    rule::{Check, InTopology, ON_UPDATE, Rule, Scope},
+    rule::{Check, ON_UPDATE, Rule, Scope},
     topics::Topic,
     view::{ClusterDeployment, Part},
 };
@@ -28,12 +28,11 @@ const RULES: &[Rule] = &[
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Cluster(&[Part::ClusterDeployments]),
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Hive design document \"ClusterPool inventory\", sections \"Pool Version\", \"Adding An \
                  Inventory\" and \"Deleting The Inventory\"",
         check: Check::ClusterPool(version_changed),
         cel: Cel::None(NoCel::OtherObjects),
+        ..Rule::USUAL
     },
     Rule {
         id: "inventory-entry-removed",
@@ -42,11 +41,10 @@ const RULES: &[Rule] = &[
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Cluster(&[Part::ClusterDeployments]),
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Hive design document \"ClusterPool inventory\", section \"Removing An Entry from the Inventory\"",
         check: Check::ClusterPool(entry_removed),
         cel: Cel::None(NoCel::OtherObjects),
+        ..Rule::USUAL
     },
 ];
 

@@ -1,12 +1,11 @@
 //! Rules for `spec.clusterPoolRef`, with which a ClusterDeployment of Hive names its ClusterPool.
 
 use crate::{
-    action::Action,
     api::{ClusterDeployment, hive::ClusterPoolReference},
     cel::Cel,
     change::Change,
     fault::{CauseReason, Fault, Faults, quote},
-    rule::{Check, InTopology, ON_CREATE, ON_UPDATE, Rule, Scope},
+    rule::{Check, ON_CREATE, ON_UPDATE, Rule, Scope},
     topics::Topic,
 };
 
@@ -22,13 +21,11 @@ const RULES: &[Rule] = &[
         why: "Hive finds the pool and the customization of a cluster by clusterPoolRef. If this field \
               changes, the customization loses its lease, and another cluster can use the same addresses.",
         operations: ON_UPDATE,
-        action: Action::Deny,
         scope: Scope::Transition,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Hive, validating webhook of ClusterDeployment: clusterPoolRef is immutable",
         check: Check::ClusterDeployment(reference_changed),
         cel: Cel::Faults(include_str!("cel/pool-ref-changed.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "claim-name-changed",
@@ -36,13 +33,11 @@ const RULES: &[Rule] = &[
         why: "claimName assigns a cluster to its ClusterClaim. A change takes the cluster away from its \
               user, or gives the cluster to two users.",
         operations: ON_UPDATE,
-        action: Action::Deny,
         scope: Scope::Transition,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Hive, validating webhook of ClusterDeployment: claimName is immutable once set",
         check: Check::ClusterDeployment(claim_changed),
         cel: Cel::Faults(include_str!("cel/claim-name-changed.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "claim-name-given",
@@ -50,13 +45,11 @@ const RULES: &[Rule] = &[
         why: "Hive assigns a cluster to a claim once the cluster exists. A claimName that is set at creation \
               can give the cluster to a claim that Hive did not choose.",
         operations: ON_CREATE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Hive, validating webhook of ClusterDeployment: claimName must be empty, unless the ClusterDeployment is restored from a backup",
         check: Check::ClusterDeployment(claim_set_on_creation),
         cel: Cel::Faults(include_str!("cel/claim-name-given.cel")),
+        ..Rule::USUAL
     },
 ];
 

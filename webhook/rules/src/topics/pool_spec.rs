@@ -13,7 +13,7 @@ use crate::{
     cel::Cel,
     change::Change,
     fault::{CauseReason, Fault, Faults, quote},
-    rule::{Check, InTopology, ON_WRITE, Rule, Scope},
+    rule::{Check, Rule, Scope},
     syntax::parse_go_duration,
     topics::Topic,
 };
@@ -29,97 +29,81 @@ const RULES: &[Rule] = &[
         summary: "a pool must have exactly one platform",
         why: "Hive creates all clusters of a pool on one platform. Without a platform, or with several, Hive \
               cannot create clusters.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Hive, ClusterPool validating webhook: exactly one platform",
         check: Check::ClusterPool(platform_not_one),
         cel: Cel::Faults(include_str!("cel/platform-not-one.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "limits-negative",
         summary: "the sizes and limits of a pool must not be negative",
         why: "These fields count clusters, so a negative number has no meaning.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Hive's CRD: size and runningCount have a minimum; maxSize and maxConcurrent have none",
         check: Check::ClusterPool(limits_negative),
         cel: Cel::Faults(include_str!("cel/limits-negative.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "size-above-inventory",
         summary: "the size of a pool must not exceed the number of inventory entries",
         why: "Every cluster of the pool needs its own customization. If the size is greater than the number \
               of customizations, the pool never reaches its size.",
-        operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Hive design document \"ClusterPool inventory\", sections \"Size and MaxSize\" and \
                  \"Validation\": size greater than length of the inventory",
         check: Check::ClusterPool(size_above_inventory),
         cel: Cel::Faults(include_str!("cel/size-above-inventory.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "max-size-above-inventory",
         summary: "maxSize of a pool must not exceed the number of inventory entries",
         why: "Every cluster of the pool needs its own customization, so the pool can never have more clusters than \
               customizations.",
-        operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Hive design document \"ClusterPool inventory\", section \"Size and MaxSize\"",
         check: Check::ClusterPool(max_size_above_inventory),
         cel: Cel::Faults(include_str!("cel/max-size-above-inventory.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "max-size-below-size",
         summary: "maxSize of a pool must not be less than its size",
         why: "Hive never creates more clusters than maxSize, so the pool can never reach its size.",
-        operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Hive, clusterpool_controller.go: Hive adds no cluster above maxSize, and counts claimed clusters too",
         check: Check::ClusterPool(max_size_below_size),
         cel: Cel::Faults(include_str!("cel/max-size-below-size.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "running-count-not-size",
         summary: "on OpenStack and vSphere, every cluster of a pool must run",
         why: "Hive cannot hibernate clusters on these platforms, and ignores a pool whose runningCount is lower \
               than its size.",
-        operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Hive, clusterpool_controller.go: Must set runningCount==size",
         check: Check::ClusterPool(running_count_not_size),
         cel: Cel::Faults(include_str!("cel/running-count-not-size.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "clean-before-reuse-unclear",
         summary: "annotation clean-before-reuse of a pool must be true or false",
         why: "kubectl-kcp treats any other value as true, so every entry of the pool waits for a janitor \
               after its lease.",
-        operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "kubectl-kcp: webhook/api/src/hive/pool.rs, asks_for_cleaning",
         check: Check::ClusterPool(clean_before_reuse_unclear),
         cel: Cel::Faults(include_str!("cel/clean-before-reuse-unclear.cel")),
+        ..Rule::USUAL
     },
     // hibernateAfter does not matter: Hive applies it to claimed clusters only (pkg/controller/hibernation/
     // hibernation_controller.go), and replaces unclaimed clusters only.
@@ -128,30 +112,26 @@ const RULES: &[Rule] = &[
         summary: "a pool of hibernating clusters should limit how long they resume",
         why: "Without resumeTimeout, Hive waits forever for an unclaimed cluster that cannot resume, for example because its \
               certificates have expired. Meanwhile, ClusterClaims wait.",
-        operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Hive, pkg/controller/clusterpool/collections.go, isBroken: without resumeTimeout, a cluster that does not resume \
                  never counts as broken",
         check: Check::ClusterPool(resume_timeout_missing),
         cel: Cel::Faults(include_str!("cel/resume-timeout-missing.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "machine-pools-unspecified",
         summary: "a pool with an install-config template should set skipMachinePools",
         why: "Unless skipMachinePools is true, Hive creates a MachinePool with 3 workers for each cluster. After the \
               installation, Hive changes the workers that the install-config template describes.",
-        operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Hive, docs/clusterpools.md, section \"Install Config Template\"; pkg/clusterresource/builder.go, \
                  generateMachinePool",
         check: Check::ClusterPool(machine_pools_unspecified),
         cel: Cel::Faults(include_str!("cel/machine-pools-unspecified.cel")),
+        ..Rule::USUAL
     },
 ];
 

@@ -1,12 +1,11 @@
 //! The replacement of unhealthy Machines.
 
 use crate::{
-    action::Action,
     api::ControlPlaneSpec,
     cel::Cel,
     change::Change,
     fault::{CauseReason, Fault, Faults},
-    rule::{Check, InTopology, ON_WRITE, Rule, Scope},
+    rule::{Check, Rule, Scope},
     topics::Topic,
 };
 
@@ -19,14 +18,11 @@ const RULES: &[Rule] = &[Rule {
     id: "max-retry-negative",
     summary: "maxRetry of a remediation must not be negative",
     why: "Cluster API compares the number of retries with this limit. A negative limit has no meaning.",
-    operations: ON_WRITE,
-    action: Action::Deny,
     scope: Scope::Object,
-    overridable: false,
-    topology: InTopology::Unjudged,
     source: "KubeadmControlPlane proposal, Remediation: maxRetry; the CRD has no minimum",
     check: Check::ControlPlaneSpec(max_retry_negative),
     cel: Cel::Faults(include_str!("cel/max-retry-negative.cel")),
+    ..Rule::USUAL
 }];
 
 fn max_retry_negative(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {

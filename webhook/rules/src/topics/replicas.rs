@@ -6,7 +6,7 @@ use crate::{
     cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults},
-    rule::{Check, InTopology, ON_UPDATE, ON_WRITE, Rule, Scope},
+    rule::{Check, InTopology, ON_UPDATE, Rule, Scope},
     topics::Topic,
 };
 
@@ -21,28 +21,24 @@ const RULES: &[Rule] = &[
         summary: "a control plane must have at least one Machine",
         why: "A control plane without Machines has no API server and no etcd, and Cluster API cannot restore \
               such a control plane.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
         topology: InTopology::Judged,
         source: "KubeadmControlPlane proposal of 2019, Scale Down: scale to 0 must be rejected",
         check: Check::ControlPlane(replicas_not_positive),
         cel: Cel::FaultsAlsoForScale(include_str!("cel/replicas-not-positive.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "replicas-even",
         summary: "with stacked etcd, the number of Machines must be odd",
         why: "etcd needs a majority of its members. An even number tolerates no more failures than the odd number \
               below it, but has one more member that can fail.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
         topology: InTopology::Judged,
         source: "KubeadmControlPlane proposal, New API Types",
         check: Check::ControlPlane(replicas_even),
         cel: Cel::Faults(include_str!("cel/replicas-even.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "replicas-dropped",
@@ -50,27 +46,25 @@ const RULES: &[Rule] = &[
         why: "If replicas is omitted, the field defaults to 1. If you remove the field from a manifest, for example \
               because an autoscaler sets it, applying the manifest would delete all Machines but one.",
         operations: ON_UPDATE,
-        action: Action::Deny,
         scope: Scope::Transition,
-        overridable: false,
         topology: InTopology::Judged,
         source: "KubeadmControlPlane proposal, New API Types: replicas default to 1",
         check: Check::ControlPlane(replicas_dropped),
         cel: Cel::None(NoCel::DefaultedFirst),
+        ..Rule::USUAL
     },
     Rule {
         id: "replicas-above-seven",
         summary: "more than seven etcd members slow down every write",
         why: "The leader of etcd confirms a write once a majority of the members has stored it. Each \
               additional pair of members adds one member to this majority, so every write takes longer.",
-        operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
-        overridable: false,
         topology: InTopology::Judged,
         source: "KubeadmControlPlane proposal, Non-Goals: etcd limits; etcd FAQ: at most seven members",
         check: Check::ControlPlane(replicas_above_seven),
         cel: Cel::Faults(include_str!("cel/replicas-above-seven.cel")),
+        ..Rule::USUAL
     },
 ];
 

@@ -7,7 +7,7 @@ use crate::{
     change::{Change, Subresource},
     fault::{CauseReason, Fault, Faults, quote},
     progress::NOW_TOLERANCE,
-    rule::{Check, InTopology, ON_WRITE, Rule, Scope},
+    rule::{Check, InTopology, Rule, Scope},
     topics::Topic,
     view::Part,
 };
@@ -27,14 +27,11 @@ const RULES: &[Rule] = &[
         summary: "the rollout type must be RollingUpdate",
         why: "Cluster API implements only RollingUpdate for control planes. Its webhook replaces any other \
               type with RollingUpdate, without a message.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "KubeadmControlPlane proposal, Rollout strategy",
         check: Check::ControlPlaneSpec(type_unsupported),
         cel: Cel::None(NoCel::SchemaFirst),
+        ..Rule::USUAL
     },
     Rule {
         id: "max-surge-unsupported",
@@ -42,42 +39,36 @@ const RULES: &[Rule] = &[
         why: "A control plane grows by at most one Machine during a rollout, because Cluster API changes one \
               etcd member at a time. Cluster API reads text such as 50% as 0, and then deletes a Machine \
               before it creates one.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "KubeadmControlPlane proposal, Rollout strategy: an absolute number 1 or 0",
         check: Check::ControlPlaneSpec(max_surge_unsupported),
         cel: Cel::Faults(include_str!("cel/max-surge-unsupported.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "max-surge-zero-below-three",
         summary: "maxSurge 0 requires at least three Machines",
         why: "With maxSurge 0, Cluster API deletes a Machine before it creates the replacement. With two Machines, etcd then has \
               one member. With one, Cluster API 1.14 never ends the rollout, and earlier releases delete etcd's data.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
         topology: InTopology::Judged,
         source: "KubeadmControlPlane proposal, Rolling update strategy: replica count is >= 3",
         check: Check::ControlPlane(max_surge_zero_below_three),
         cel: Cel::Faults(include_str!("cel/max-surge-zero-below-three.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: AFTER_PAST,
         summary: "a rollout time in the past starts a rollout now, or has no effect",
         why: "Cluster API replaces every Machine that was created before this time. If the time is past, it \
               replaces these Machines immediately; if every Machine is newer, the time has no effect.",
-        operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Cluster(&[Part::Machines]),
-        overridable: false,
         topology: InTopology::Judged,
         source: "KubeadmControlPlane proposal, rollout: set rolloutAfter to now for an immediate rollout",
         check: Check::ControlPlane(rollout_time_past),
         cel: Cel::None(NoCel::OtherObjects),
+        ..Rule::USUAL
     },
 ];
 

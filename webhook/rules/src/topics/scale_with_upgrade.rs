@@ -25,7 +25,6 @@ const RULES: &[Rule] = &[
         why: "Scaling and a rollout both add and remove etcd members. One change at a time keeps the order clear \
               and lets you stop between the two changes.",
         operations: ON_UPDATE,
-        action: Action::Deny,
         scope: Scope::Cluster(&[Part::Machines, Part::Cluster]),
         overridable: true,
         topology: InTopology::Judged,
@@ -33,6 +32,7 @@ const RULES: &[Rule] = &[
                  a validation webhook",
         check: Check::ControlPlane(scales_with_upgrade),
         cel: Cel::None(NoCel::OtherObjects),
+        ..Rule::USUAL
     },
     Rule {
         id: "replicas-during-rollout",
@@ -41,7 +41,6 @@ const RULES: &[Rule] = &[
               while it replaces Machines, so the order is hard to predict. A change that Cluster API has not \
               compared with the Machines yet may start a rollout.",
         operations: ON_UPDATE,
-        action: Action::Deny,
         scope: Scope::Cluster(&[Part::Machines, Part::Cluster]),
         overridable: true,
         topology: InTopology::Judged,
@@ -49,6 +48,7 @@ const RULES: &[Rule] = &[
                  upgrade operation",
         check: Check::ControlPlane(scales_during_rollout),
         cel: Cel::None(NoCel::OtherObjects),
+        ..Rule::USUAL
     },
     Rule {
         id: "replicas-while-adopting",
@@ -56,7 +56,6 @@ const RULES: &[Rule] = &[
         why: "Cluster API counts a Machine only after the control plane has adopted it. Once the control plane has adopted all \
               Machines, Cluster API compares their number with the new replicas, and deletes the surplus Machines.",
         operations: ON_UPDATE,
-        action: Action::Deny,
         scope: Scope::Cluster(&[Part::Machines, Part::Cluster]),
         overridable: true,
         topology: InTopology::Judged,
@@ -64,6 +63,7 @@ const RULES: &[Rule] = &[
                  with adopting Machines",
         check: Check::ControlPlane(scales_while_adopting),
         cel: Cel::None(NoCel::OtherObjects),
+        ..Rule::USUAL
     },
 ];
 

@@ -3,12 +3,11 @@
 use std::{borrow::Cow, collections::HashSet};
 
 use crate::{
-    action::Action,
     api::{ControlPlaneSpec, Text},
     cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults, quote},
-    rule::{Check, InTopology, ON_WRITE, Rule, Scope},
+    rule::{Check, Rule, Scope},
     syntax::key_fault,
     topics::Topic,
 };
@@ -24,54 +23,43 @@ const RULES: &[Rule] = &[
         summary: "taints on Machines require Cluster API's feature gate MachineTaintPropagation",
         why: "With the feature gate off, Cluster API ignores the taints or rejects them, so Pods can run on Nodes \
               that should be tainted.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
         overridable: true,
-        topology: InTopology::Unjudged,
         source: "Cluster API, internal/util/taints/validation.go",
         check: Check::ControlPlaneSpec(gate_off),
         cel: Cel::Faults(include_str!("cel/taints-gate-off.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "taint-key-reserved",
         summary: "taints that Kubernetes or Cluster API manages must not be set",
         why: "Kubernetes or Cluster API adds and removes these taints to reflect the state of a Node. A fixed \
               taint would block the Node forever.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Cluster API, internal/util/taints/validation.go",
         check: Check::ControlPlaneSpec(key_reserved),
         cel: Cel::Faults(include_str!("cel/taint-key-reserved.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "taint-key-invalid",
         summary: "the key of a taint must be valid",
         why: "The API server rejects a taint with an invalid key, so the Node never gets its taints.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Cluster API, internal/util/taints/validation.go",
         check: Check::ControlPlaneSpec(key_invalid),
         cel: Cel::None(NoCel::TooLong),
+        ..Rule::USUAL
     },
     Rule {
         id: "taint-duplicate",
         summary: "two taints must not have the same key and effect",
         why: "A Node has at most one taint with the same key and effect, so one of the two values would be lost.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "CRD of KubeadmControlPlane: taints are a map by key and effect",
         check: Check::ControlPlaneSpec(taint_duplicate),
         cel: Cel::None(NoCel::SchemaFirst),
+        ..Rule::USUAL
     },
 ];
 

@@ -1,12 +1,11 @@
 //! Templates of control planes, which are immutable.
 
 use crate::{
-    action::Action,
     api::{KubeadmControlPlaneTemplate, Verbatim},
     cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults},
-    rule::{Check, InTopology, ON_UPDATE, Rule, Scope},
+    rule::{Check, ON_UPDATE, Rule, Scope},
     topics::Topic,
 };
 
@@ -21,13 +20,11 @@ const RULES: &[Rule] = &[Rule {
     why: "A control plane records only the name of the template from which it was created. If the template \
           changed, two control planes from the same template could differ, and nothing would show why.",
     operations: ON_UPDATE,
-    action: Action::Deny,
     scope: Scope::Transition,
-    overridable: false,
-    topology: InTopology::Unjudged,
     source: "Cluster API, webhooks/admission/kubeadmcontrolplanetemplate.go: spec.template.spec is immutable",
     check: Check::Template(spec_immutable),
     cel: Cel::None(NoCel::Normalized),
+    ..Rule::USUAL
 }];
 
 fn spec_immutable(change: &Change<'_, KubeadmControlPlaneTemplate<'_>>, faults: &mut Faults) {

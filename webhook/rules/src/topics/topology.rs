@@ -28,13 +28,13 @@ const RULES: &[Rule] = &[
         why: "The topology controller cannot plan a downgrade, so each of its reconciles fails. Cluster API's webhook admits some \
               downgrades, such as from v1.34.2 to v1.34.2-rc.1, but then denies the way back.",
         operations: ON_UPDATE,
-        action: Action::Deny,
         scope: Scope::Transition,
         overridable: true,
         topology: InTopology::Only,
         source: "Cluster API, exp/topology/desiredstate/upgrade_plan.go: invalid ControlPlane upgrade plan",
         check: Check::ControlPlane(lowered_in_topology),
         cel: Cel::None(NoCel::OtherObjects),
+        ..Rule::USUAL
     },
     Rule {
         id: "topology-rollout-unsupported",
@@ -42,13 +42,13 @@ const RULES: &[Rule] = &[
         why: "The topology controller writes the time to spec.rollout.after, in the API version that it last used for the control \
               plane. v1beta1 has no such field, so each reconcile fails until you remove the time from the Cluster.",
         operations: ON_UPDATE,
-        action: Action::Deny,
         scope: Scope::Transition,
         overridable: true,
         topology: InTopology::Only,
         source: "Cluster API, internal/contract/controlplane.go: ControlPlane().Rollout().After()",
         check: Check::ControlPlane(rollout_in_v1beta1),
         cel: Cel::None(NoCel::OtherObjects),
+        ..Rule::USUAL
     },
     Rule {
         id: "version-owned-by-topology",
@@ -56,13 +56,12 @@ const RULES: &[Rule] = &[
         why: "The topology controller does not set the version back. Each of its reconciles fails while the control plane has a higher \
               version than the Cluster. Cluster API then denies each write that raises the Cluster's version.",
         operations: ON_UPDATE,
-        action: Action::Deny,
         scope: Scope::Transition,
         overridable: true,
-        topology: InTopology::Unjudged,
         source: "Cluster API, exp/topology/desiredstate/upgrade_plan.go: invalid ControlPlane upgrade plan; cluster-api issue 7395",
         check: Check::ControlPlane(raised_beside_topology),
         cel: Cel::None(NoCel::Writer),
+        ..Rule::USUAL
     },
     Rule {
         id: "field-owned-by-topology",
@@ -72,11 +71,10 @@ const RULES: &[Rule] = &[
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Transition,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "cluster-api issues 5442 and 7395",
         check: Check::ControlPlane(changed_beside_topology),
         cel: Cel::None(NoCel::Writer),
+        ..Rule::USUAL
     },
 ];
 

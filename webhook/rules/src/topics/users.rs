@@ -1,12 +1,11 @@
 //! Users that cloud-init adds on a Machine before kubeadm runs. No message shows their passwords.
 
 use crate::{
-    action::Action,
     api::{ControlPlaneSpec, machine_setup::User},
     cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults},
-    rule::{Check, InTopology, ON_WRITE, Rule, Scope},
+    rule::{Check, Rule, Scope},
     topics::{Topic, files},
 };
 
@@ -21,28 +20,22 @@ const RULES: &[Rule] = &[
         summary: "a password hash must be either inline or from a Secret",
         why: "A user has one password hash. If passwd and passwdFrom are both set, the manifest does not say \
               which one counts.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateUsers",
         check: Check::ControlPlaneSpec(passwd_conflict),
         cel: Cel::Faults(include_str!("cel/user-passwd-conflict.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "user-secret-incomplete",
         summary: "a password hash from a Secret needs the name of the Secret and the key",
         why: "Cluster API cannot create bootstrap data without the password hash, so the next Machine never \
               starts.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateUsers",
         check: Check::ControlPlaneSpec(secret_incomplete),
         cel: Cel::None(NoCel::SchemaFirst),
+        ..Rule::USUAL
     },
 ];
 

@@ -11,7 +11,7 @@ use crate::{
     change::Change,
     fault::{CauseReason, Fault, Faults, quote},
     progress,
-    rule::{Check, InTopology, ON_UPDATE, ON_WRITE, Rule, Scope},
+    rule::{Check, InTopology, ON_UPDATE, Rule, Scope},
     syntax::parse_version,
     topics::Topic,
     view::{Machine, Part},
@@ -28,28 +28,23 @@ const RULES: &[Rule] = &[
         summary: "the version must be a semantic version",
         why: "Cluster API and kubeadm compare versions to decide on upgrades, images and features. They cannot \
               compare text that is not a semantic version.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
         topology: InTopology::Judged,
         source: "KubeadmControlPlane proposal, New API Types",
         check: Check::ControlPlane(version_not_semantic),
         cel: Cel::Faults(include_str!("cel/version-not-semantic.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "version-without-v",
         summary: "the version must begin with v",
         why: "The tags of Kubernetes images begin with v. Cluster API's own webhook adds a missing v. Where that webhook does \
               not run, a new Machine would need images that do not exist.",
-        operations: ON_WRITE,
-        action: Action::Deny,
         scope: Scope::Object,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: must start with v",
         check: Check::ControlPlane(version_without_v),
         cel: Cel::Faults(include_str!("cel/version-without-v.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "version-skips-minor",
@@ -57,13 +52,11 @@ const RULES: &[Rule] = &[
         why: "Kubernetes supports upgrades of one minor version at a time. Components that are two versions apart \
               may not understand each other's data.",
         operations: ON_UPDATE,
-        action: Action::Deny,
         scope: Scope::Transition,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "Kubernetes version skew policy; cluster-api issue 2578",
         check: Check::ControlPlane(skips_minor),
         cel: Cel::Faults(include_str!("cel/version-skips-minor.cel")),
+        ..Rule::USUAL
     },
     Rule {
         id: "version-changes-too-early",
@@ -72,13 +65,12 @@ const RULES: &[Rule] = &[
               The next upgrade would put these Machines two minor versions behind, which Kubernetes does not \
               support.",
         operations: ON_UPDATE,
-        action: Action::Deny,
         scope: Scope::Cluster(&[Part::Machines]),
-        overridable: false,
         topology: InTopology::Judged,
         source: "Kubernetes version skew policy: Machines would be two minor versions apart",
         check: Check::ControlPlane(changes_too_early),
         cel: Cel::None(NoCel::OtherObjects),
+        ..Rule::USUAL
     },
     Rule {
         id: "version-lowered",
@@ -86,13 +78,12 @@ const RULES: &[Rule] = &[
         why: "A Machine at the higher version may have written data to etcd that older API servers cannot read. \
               Kubernetes does not support downgrades.",
         operations: ON_UPDATE,
-        action: Action::Deny,
         scope: Scope::Cluster(&[Part::Machines, Part::Cluster]),
         overridable: true,
-        topology: InTopology::Unjudged,
         source: "KubeadmControlPlane proposal, Non-Goals: no data store rollback guarantee",
         check: Check::ControlPlane(version_lowered),
         cel: Cel::None(NoCel::OtherObjects),
+        ..Rule::USUAL
     },
     Rule {
         id: "version-lowered-unverified",
@@ -100,13 +91,12 @@ const RULES: &[Rule] = &[
         why: "etcd's data allows a downgrade only if no Machine with the higher version has joined. If the webhook \
               cannot read the Machines, it does not know whether such a Machine has joined, so it denies the downgrade.",
         operations: ON_UPDATE,
-        action: Action::Deny,
         scope: Scope::Cluster(&[Part::Machines, Part::Cluster]),
         overridable: true,
-        topology: InTopology::Unjudged,
         source: "KubeadmControlPlane proposal, Non-Goals: no data store rollback guarantee",
         check: Check::ControlPlane(lowered_unverified),
         cel: Cel::None(NoCel::OtherObjects),
+        ..Rule::USUAL
     },
     Rule {
         id: "version-reverted",
@@ -116,11 +106,10 @@ const RULES: &[Rule] = &[
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Cluster(&[Part::Machines]),
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "KubeadmControlPlane proposal, Non-Goals: no data store rollback guarantee",
         check: Check::ControlPlane(upgrade_reverted),
         cel: Cel::None(NoCel::OtherObjects),
+        ..Rule::USUAL
     },
     Rule {
         id: "version-patch-lowered",
@@ -130,11 +119,10 @@ const RULES: &[Rule] = &[
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Transition,
-        overridable: false,
-        topology: InTopology::Unjudged,
         source: "KubeadmControlPlane proposal, user story 7: respond to a CVE by upgrading",
         check: Check::ControlPlane(patch_lowered),
         cel: Cel::Faults(include_str!("cel/version-patch-lowered.cel")),
+        ..Rule::USUAL
     },
 ];
 

@@ -8,10 +8,7 @@ use crate::{Action, Connection, Error, request::decode_response};
 
 impl Connection {
     /// Whether the server keeps this field of a kind's objects. `None` if the schema does not say so. By default, every user may
-    /// read the schema.
-    ///
-    /// # Errors
-    /// The schema cannot be read, for example because the server does not serve the kind's group.
+    /// read the schema. Fails if the server does not serve the kind's group.
     pub async fn keeps_field(
         &self,
         kind: &Kind,

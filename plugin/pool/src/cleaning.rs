@@ -255,9 +255,6 @@ impl Renewable for JanitorId<'_> {
 }
 
 /// Takes the entry for this janitor. Returns whether the janitor has it; if not, another client has changed the entry.
-///
-/// # Errors
-/// The server refuses the write, or it is unknown whether the server stored it.
 pub async fn take(
     store: &impl LeaseStore,
     entry: &Entry,
@@ -279,9 +276,6 @@ pub async fn take(
 
 /// Writes what becomes of the entry after the command of its janitor. Returns `None` if the janitor no longer has the entry. An entry
 /// is cordoned first, so that a janitor that is killed in between leaves no entry that is tried for ever.
-///
-/// # Errors
-/// The server refuses a write, or other clients change the entry before each attempt.
 pub async fn finish(
     store: &impl LeaseStore,
     customization: &str,

@@ -73,7 +73,6 @@ pub(super) struct AuditReport {
     checks: Vec<Audited>,
 }
 
-/// Runs `audit`.
 pub async fn run(arguments: &AuditArguments, session: &Session) -> anyhow::Result<Verdict> {
     let end = Instant::now() + arguments.timeout;
     let connection = session.connect_within(arguments.timeout).await?;

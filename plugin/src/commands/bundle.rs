@@ -71,7 +71,6 @@ pub struct BundleArguments {
     pub timeout: Duration,
 }
 
-/// Runs `bundle`.
 pub async fn run(arguments: &BundleArguments, session: &Session) -> anyhow::Result<Verdict> {
     let end = Instant::now() + arguments.timeout;
     // Create the file first, so that a folder that cannot be written is an error before anything is read.

@@ -88,7 +88,6 @@ pub(super) struct CertificatesReport {
     all_namespaces: bool,
 }
 
-/// Runs `certificates`.
 pub async fn run(arguments: CertificatesArguments, session: &Session) -> anyhow::Result<Verdict> {
     if let Some(CertificatesCommand::Rotate(arguments)) = &arguments.command {
         return Box::pin(rotate::run(arguments, session)).await;

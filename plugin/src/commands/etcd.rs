@@ -80,7 +80,6 @@ pub enum EtcdCommand {
     Restore(recover::restore::RestoreArguments),
 }
 
-/// Runs `etcd`.
 pub async fn run(arguments: EtcdArguments, session: &Session) -> anyhow::Result<Verdict> {
     match arguments.command {
         EtcdCommand::Check(arguments) => Box::pin(check::run(&arguments, session)).await,

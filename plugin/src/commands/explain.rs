@@ -58,7 +58,6 @@ pub struct ExplainArguments {
     pub output: OutputArguments,
 }
 
-/// Runs `explain`.
 pub fn run(arguments: &ExplainArguments, session: &Session) -> anyhow::Result<Verdict> {
     let explanations = Explanations(match &arguments.explained {
         None => Explained::all().collect(),

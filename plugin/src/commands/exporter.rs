@@ -65,7 +65,6 @@ pub struct ExporterArguments {
     timeout: Duration,
 }
 
-/// Runs `exporter`.
 pub async fn run(arguments: ExporterArguments, session: &Session) -> anyhow::Result<Verdict> {
     let mut end = EndSignal::listen().context("cannot receive signals")?;
     let address = (arguments.bind_address, arguments.port);

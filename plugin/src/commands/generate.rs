@@ -25,7 +25,6 @@ pub enum GenerateCommand {
     ApiProxy(ApiProxyArguments),
 }
 
-/// Runs `generate`.
 pub async fn run(arguments: GenerateArguments, session: &Session) -> anyhow::Result<Verdict> {
     match arguments.command {
         GenerateCommand::Anchor(arguments) => anchor::run(&arguments, session).await,

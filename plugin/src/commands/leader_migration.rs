@@ -24,7 +24,6 @@ use arguments::LeaderMigrationCommand;
 
 use crate::{session::Session, verdict::Verdict};
 
-/// Runs `leader-migration`.
 pub async fn run(arguments: LeaderMigrationArguments, session: &Session) -> anyhow::Result<Verdict> {
     match arguments.command {
         LeaderMigrationCommand::Check(arguments) => check::run(&arguments, session).await,

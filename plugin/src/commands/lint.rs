@@ -57,7 +57,6 @@ use report::{LintReport, ObjectSource};
 /// The namespace that objects get if neither the manifest nor `-n` names one.
 const NAMESPACE: &str = "default";
 
-/// Runs `lint`.
 pub async fn run(arguments: LintArguments, session: &Session) -> anyhow::Result<Verdict> {
     let configuration = arguments.configuration.as_deref();
     let configuration = configuration.map(configuration::read).transpose()?;

@@ -93,7 +93,6 @@ fn component_parser() -> impl clap::builder::TypedValueParser<Value = Component>
     })
 }
 
-/// Runs `logs`.
 pub async fn run(arguments: LogsArguments, session: &Session) -> anyhow::Result<Verdict> {
     let end = Instant::now() + arguments.timeout;
     let connection = session.connect_within(arguments.timeout).await?;

@@ -137,7 +137,6 @@ pub struct TargetArguments {
     pub write: WriteArguments,
 }
 
-/// Runs `machine`.
 pub async fn run(arguments: MachineArguments, session: &Session) -> anyhow::Result<Verdict> {
     if let MachineCommand::Delete { .. } = arguments.command {
         bail!(

@@ -37,7 +37,6 @@ pub enum NodeCommand {
     Labels(LabelsCommand),
 }
 
-/// Runs `node`.
 pub async fn run(arguments: NodeArguments, session: &Session) -> anyhow::Result<Verdict> {
     match arguments.command {
         NodeCommand::JoinScript(arguments) => join_script::run(&arguments, session).await,

@@ -61,7 +61,6 @@ use kcp_client::{
     },
 };
 
-/// Runs `plan`.
 pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<Verdict> {
     let file = arguments.file.as_deref();
     let file =

@@ -101,7 +101,6 @@ pub enum PoolCommand {
     Exec(ExecArguments),
 }
 
-/// Runs `pool`.
 pub async fn run(arguments: PoolArguments, session: &Session) -> anyhow::Result<Verdict> {
     match arguments.command {
         PoolCommand::Repair(arguments) => Box::pin(repair::run(arguments, session)).await,

@@ -59,7 +59,6 @@ fn parse_target(text: &str) -> Result<ReconcileTarget, String> {
     })
 }
 
-/// Runs `reconcile`.
 pub async fn run(arguments: ReconcileArguments, session: &Session) -> anyhow::Result<Verdict> {
     let connection = session.connect().await?;
     let reader = Reader::discover(&connection).await?;

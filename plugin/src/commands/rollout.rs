@@ -62,7 +62,6 @@ use crate::{
 /// The time limit of each read for `rollout history`, and of the reads of obstacles for `rollout status`.
 const READ_LIMIT: Duration = Duration::from_secs(10);
 
-/// Runs `rollout`.
 pub async fn run(arguments: RolloutArguments, session: &Session) -> anyhow::Result<Verdict> {
     match arguments.command {
         RolloutCommand::Start(arguments) => start_rollout(&arguments, session).await,

@@ -19,7 +19,6 @@ use crate::{configuration, output::print, session::Session, verdict::Verdict};
 use arguments::{ExportArguments, ExportFormat, RulesCommand};
 use list::Rules;
 
-/// Runs `rules`.
 pub fn run(arguments: &RulesArguments, session: &Session) -> anyhow::Result<Verdict> {
     match &arguments.command {
         None => print(&Rules, &arguments.output, &session.terminal)?,

@@ -57,7 +57,6 @@ pub struct ScaleArguments {
     pub review: ReviewArguments,
 }
 
-/// Runs `scale`.
 pub async fn run(arguments: ScaleArguments, session: &Session) -> anyhow::Result<Verdict> {
     let replicas = &arguments.replicas;
     let configuration = arguments.review.read()?;

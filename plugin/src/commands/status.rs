@@ -29,7 +29,6 @@ pub(in crate::commands) use poll::{WAITING_FOR_MANAGEMENT, poll, read_one, waiti
 use poll::{poll_contexts, poll_rows};
 use report::{StatusReport, Subject};
 
-/// Runs `status`.
 pub async fn run(arguments: StatusArguments, session: &Session) -> anyhow::Result<Verdict> {
     if let Some(contradiction) = arguments.contradiction(&session.global) {
         bail!(contradiction);
@@ -80,7 +79,6 @@ async fn watch_status(
     Box::pin(crate::watch::watch(&session.terminal, poll, screen)).await
 }
 
-/// Runs `status --contexts`.
 async fn run_in_contexts(arguments: &StatusArguments, session: &Session) -> anyhow::Result<Verdict> {
     let connections = fleet::connect(session, &arguments.contexts.contexts, arguments.timeout).await;
     let terminal = &session.terminal;

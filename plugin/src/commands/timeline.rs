@@ -87,7 +87,6 @@ impl Document for ControlPlaneTimeline<'_> {
     const KIND: &'static str = "ControlPlaneTimeline";
 }
 
-/// Runs `timeline`.
 pub async fn run(arguments: TimelineArguments, session: &Session) -> anyhow::Result<Verdict> {
     let connection = session.connect().await?;
     let reader = Reader::discover(&connection).await?;

@@ -104,7 +104,6 @@ pub struct UpgradeArguments {
     pub review: ReviewArguments,
 }
 
-/// Runs `upgrade`.
 pub async fn run(arguments: UpgradeArguments, session: &Session) -> anyhow::Result<Verdict> {
     let configuration = arguments.review.read()?;
     let connection = session.connect().await?;

@@ -103,7 +103,6 @@ fn parse_word(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Runs `validate`.
 pub async fn run(arguments: &ValidateArguments, session: &Session) -> anyhow::Result<Verdict> {
     let end = Instant::now() + arguments.timeout;
     let terminal = &session.terminal;

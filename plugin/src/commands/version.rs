@@ -46,7 +46,6 @@ pub struct VersionArguments {
     pub output: OutputArguments,
 }
 
-/// Runs `version`.
 pub async fn run(arguments: VersionArguments, session: &Session) -> anyhow::Result<Verdict> {
     let mut components = vec![Component::plugin()];
     if !arguments.client {

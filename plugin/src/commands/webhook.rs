@@ -45,7 +45,6 @@ impl WebhookReport {
     }
 }
 
-/// Runs `webhook`.
 pub async fn run(arguments: WebhookArguments, session: &Session) -> anyhow::Result<Verdict> {
     match arguments.command {
         WebhookCommand::Status(arguments) => status::run(&arguments, session).await,

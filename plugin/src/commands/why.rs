@@ -78,7 +78,6 @@ pub struct WhyArguments {
     pub timeout: Duration,
 }
 
-/// Runs `why`.
 pub async fn run(arguments: WhyArguments, session: &Session) -> anyhow::Result<Verdict> {
     let end = Instant::now() + arguments.timeout;
     let connection = session.connect_within(arguments.timeout).await?;

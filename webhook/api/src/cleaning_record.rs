@@ -63,10 +63,7 @@ impl CleaningRecord {
         }
     }
 
-    /// Parses the record of a cleaning from a condition's message.
-    ///
-    /// # Errors
-    /// The message is not a record that [`Self::message`] could have written.
+    /// Parses the record of a cleaning from a condition's message. Fails if [`Self::message`] could not have written it.
     pub fn parse(message: &str) -> Result<Self, Unreadable> {
         let fields = fields(message).map_err(|_| Unreadable::Cleaning)?;
         Self::of_fields(fields)

@@ -31,7 +31,6 @@ pub struct Exemption {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace_selector: Option<Selector>,
     /// When the exemption ends.
-    #[cfg_attr(feature = "schema", schemars(with = "String", extend("format" = "date-time")))]
     pub until: Timestamp,
 }
 

@@ -128,7 +128,6 @@ impl AuthorityName {
     }
 }
 
-/// Runs `certificates rotate`.
 pub(super) async fn run(arguments: &RotateArguments, session: &Session) -> anyhow::Result<Verdict> {
     let configuration = arguments.review.read()?;
     let connection = session.connect().await?;

@@ -84,7 +84,6 @@ pub struct CheckArguments {
     pub timeout: Duration,
 }
 
-/// Runs `etcd check`.
 pub async fn run(arguments: &CheckArguments, session: &Session) -> anyhow::Result<Verdict> {
     let terminal = &session.terminal;
     let connection = session.connect_within(arguments.timeout).await?;

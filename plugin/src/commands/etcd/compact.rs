@@ -63,7 +63,6 @@ impl CompactArguments {
     }
 }
 
-/// Runs `etcd compact`.
 pub async fn run(arguments: &CompactArguments, session: &Session) -> anyhow::Result<Verdict> {
     maintain(&arguments.maintenance, session, async |maintenance, observed| {
         compact(arguments, maintenance, &observed).await

@@ -99,7 +99,6 @@ impl DefragArguments {
     }
 }
 
-/// Runs `etcd defrag`.
 pub async fn run(arguments: &DefragArguments, session: &Session) -> anyhow::Result<Verdict> {
     let is_list = arguments.has_steps();
     maintain_each(

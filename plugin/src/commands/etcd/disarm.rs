@@ -35,7 +35,6 @@ pub struct DisarmArguments {
     pub maintenance: MaintenanceArguments,
 }
 
-/// Runs `etcd disarm`.
 pub async fn run(arguments: &DisarmArguments, session: &Session) -> anyhow::Result<Verdict> {
     maintain(&arguments.maintenance, session, async |maintenance, observed| {
         disarm(maintenance, &observed).await

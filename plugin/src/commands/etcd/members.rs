@@ -72,7 +72,6 @@ pub struct MembersArguments {
     pub timeout: Duration,
 }
 
-/// Runs `etcd members`.
 pub async fn run(arguments: MembersArguments, session: &Session) -> anyhow::Result<Verdict> {
     let end = Instant::now() + arguments.timeout;
     let connection = session.connect_within(arguments.timeout).await?;

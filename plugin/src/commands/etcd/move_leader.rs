@@ -45,7 +45,6 @@ pub struct MoveLeaderArguments {
     pub member: Option<String>,
 }
 
-/// Runs `etcd move-leader`.
 pub async fn run(arguments: &MoveLeaderArguments, session: &Session) -> anyhow::Result<Verdict> {
     maintain(&arguments.maintenance, session, async |maintenance, observed| {
         move_leader(arguments, maintenance, &observed).await

@@ -51,7 +51,6 @@ pub struct PromoteArguments {
     pub member: String,
 }
 
-/// Runs `etcd promote`.
 pub async fn run(arguments: &PromoteArguments, session: &Session) -> anyhow::Result<Verdict> {
     maintain(&arguments.maintenance, session, async |maintenance, observed| {
         promote(arguments, maintenance, &observed).await

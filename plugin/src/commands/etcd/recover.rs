@@ -128,7 +128,6 @@ pub struct RecoverArguments {
     pub timeout: Duration,
 }
 
-/// Runs `etcd recover`.
 pub async fn run(arguments: &RecoverArguments, session: &Session) -> anyhow::Result<Verdict> {
     if arguments.drill {
         return Box::pin(drill::run(arguments, session)).await;

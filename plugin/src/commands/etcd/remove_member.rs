@@ -42,7 +42,6 @@ pub struct RemoveMemberArguments {
     pub member: String,
 }
 
-/// Runs `etcd remove-member`.
 pub async fn run(arguments: &RemoveMemberArguments, session: &Session) -> anyhow::Result<Verdict> {
     maintain(&arguments.maintenance, session, async |maintenance, observed| {
         remove_member(arguments, maintenance, &observed).await

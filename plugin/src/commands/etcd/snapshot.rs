@@ -95,7 +95,6 @@ pub struct SnapshotArguments {
     pub timeout: Duration,
 }
 
-/// Runs `etcd snapshot`.
 pub async fn run(arguments: &SnapshotArguments, session: &Session) -> anyhow::Result<Verdict> {
     let place = &arguments.output_file;
     let request = FolderRequest {

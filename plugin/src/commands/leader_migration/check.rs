@@ -48,7 +48,6 @@ struct Clouds {
     then: Option<Manager>,
 }
 
-/// Runs `leader-migration check`.
 pub(super) async fn run(arguments: &CheckArguments, session: &Session) -> anyhow::Result<Verdict> {
     let (old, origin) = match (&arguments.old, &arguments.name) {
         (Some(old), _) => (input::read_control_plane(old)?, None),

@@ -46,7 +46,6 @@ struct StaticPod {
     manager: Manager,
 }
 
-/// Runs `leader-migration generate`.
 pub(super) async fn run(arguments: &GenerateArguments, session: &Session) -> anyhow::Result<Verdict> {
     let reads = match (&arguments.file, &arguments.name) {
         (Some(_), _) if arguments.step != StepName::Start => bail!(

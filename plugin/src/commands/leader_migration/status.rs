@@ -37,7 +37,6 @@ pub(crate) struct Status {
     decisions: Vec<Decision>,
 }
 
-/// Runs `leader-migration status`.
 pub(super) async fn run(arguments: &StatusArguments, session: &Session) -> anyhow::Result<Verdict> {
     if arguments.watch && !arguments.output.is_text() {
         bail!("--watch prints text only: omit --output, or set it to wide");

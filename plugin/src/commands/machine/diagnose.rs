@@ -49,7 +49,6 @@ pub struct DiagnoseArguments {
     pub timeout: Duration,
 }
 
-/// Runs `machine diagnose`.
 pub(super) async fn run(arguments: &DiagnoseArguments, session: &Session) -> anyhow::Result<Verdict> {
     let end = Instant::now() + arguments.timeout;
     let connection = session.connect_within(arguments.timeout).await?;

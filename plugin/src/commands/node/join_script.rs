@@ -46,7 +46,6 @@ use crate::{
 /// The time between two reads of cluster-info. Kubernetes signs it within about ten seconds.
 const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(500);
 
-/// Runs `node join-script`.
 pub(super) async fn run(arguments: &JoinScriptArguments, session: &Session) -> anyhow::Result<Verdict> {
     let end = Instant::now() + arguments.timeout;
     let format = match &arguments.output {

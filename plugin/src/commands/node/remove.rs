@@ -42,7 +42,6 @@ use crate::{
 /// The script for the host.
 const TEARDOWN: &str = include_str!("remove/teardown.sh");
 
-/// Runs `node remove`.
 pub(super) async fn run(arguments: &RemoveArguments, session: &Session) -> anyhow::Result<Verdict> {
     let end = Instant::now() + arguments.timeout;
     let file = arguments

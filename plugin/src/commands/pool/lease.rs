@@ -184,7 +184,6 @@ impl LeaseArguments {
     }
 }
 
-/// Runs `pool lease`.
 pub(crate) async fn run(arguments: LeaseArguments, session: &Session) -> anyhow::Result<Verdict> {
     let connection = session.connect().await?;
     let store = Store::new(&connection, &arguments.field_manager);

@@ -68,7 +68,6 @@ pub struct ReleaseArguments {
     pub field_manager: String,
 }
 
-/// Runs `pool release`.
 pub(crate) async fn run(arguments: ReleaseArguments, session: &Session) -> anyhow::Result<Verdict> {
     let connection = session.connect().await?;
     if arguments.delete_cluster {

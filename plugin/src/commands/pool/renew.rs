@@ -60,7 +60,6 @@ pub struct RenewArguments {
     pub field_manager: String,
 }
 
-/// Runs `pool renew`.
 pub(crate) async fn run(arguments: RenewArguments, session: &Session) -> anyhow::Result<Verdict> {
     let connection = session.connect().await?;
     let store = Store::new(&connection, &arguments.field_manager);
@@ -183,7 +182,6 @@ struct RenewedDocument {
     lease_id: String,
     /// When the lease ends; absent if it never ends.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schemars(with = "Option<String>", extend("format" = "date-time")))]
     ends: Option<Timestamp>,
 }
 
@@ -197,7 +195,6 @@ struct RenewedClaimDocument {
     lease_id: Option<String>,
     /// When Hive deletes the claim and its cluster. If the claim still waits for a cluster, Hive deletes it later than this.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schemars(with = "Option<String>", extend("format" = "date-time")))]
     ends: Option<Timestamp>,
 }
 

@@ -91,7 +91,6 @@ impl RepairArguments {
     }
 }
 
-/// Runs `pool repair`.
 pub(crate) async fn run(arguments: RepairArguments, session: &Session) -> anyhow::Result<Verdict> {
     let connection = session.connect().await?;
     let mut report = RepairReport {

@@ -64,7 +64,6 @@ impl PoolStatusArguments {
     }
 }
 
-/// Runs `pool status`.
 pub(crate) async fn run(arguments: PoolStatusArguments, session: &Session) -> anyhow::Result<Verdict> {
     if let Some(contradiction) = arguments.contradiction() {
         bail!(contradiction);

@@ -53,7 +53,6 @@ struct Configuration<'r> {
     disabled: Option<&'r str>,
     /// When `kcp-webhook manage` enables the configuration again.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schemars(with = "Option<String>", extend("format" = "date-time")))]
     disabled_until: Option<Timestamp>,
     entries: usize,
     /// The number of entries whose writes the API server refuses while the webhook does not respond.
@@ -63,7 +62,6 @@ struct Configuration<'r> {
     ca_bundle: Option<&'static str>,
     /// When the last CA certificate of the caBundle expires.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schemars(with = "Option<String>", extend("format" = "date-time")))]
     ca_expires: Option<Timestamp>,
 }
 
@@ -88,7 +86,6 @@ struct PodsDocument<'r> {
 struct CanaryDocument<'r> {
     /// When the webhook last answered such a test write.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schemars(with = "Option<String>", extend("format" = "date-time")))]
     answered: Option<Timestamp>,
     /// Why the Lease could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]

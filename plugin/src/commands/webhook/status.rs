@@ -39,7 +39,6 @@ pub struct StatusArguments {
     pub timeout: Duration,
 }
 
-/// Runs `webhook status`.
 pub(super) async fn run(arguments: &StatusArguments, session: &Session) -> anyhow::Result<Verdict> {
     let end = Instant::now() + arguments.timeout;
     let connection = session.connect_within(arguments.timeout).await?;

@@ -100,7 +100,6 @@ enum SwitchOutcome {
     Refused(Vec<String>),
 }
 
-/// Runs `webhook disable`.
 pub(super) async fn disable(arguments: &DisableArguments, session: &Session) -> anyhow::Result<Verdict> {
     let connection = session.connect().await?;
     let now = connection.now();
@@ -116,7 +115,6 @@ pub(super) async fn disable(arguments: &DisableArguments, session: &Session) -> 
     .await
 }
 
-/// Runs `webhook enable`.
 pub(super) async fn enable(arguments: &EnableArguments, session: &Session) -> anyhow::Result<Verdict> {
     let connection = session.connect().await?;
     run(

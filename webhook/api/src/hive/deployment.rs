@@ -98,7 +98,6 @@ pub struct ClusterPoolReference {
     pub claim_name: Option<String>,
     /// When the cluster was claimed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(with = "Option<String>", extend("format" = "date-time")))]
     pub claimed_timestamp: Option<Timestamp>,
     /// The customization that the cluster uses.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -10,7 +10,6 @@ use super::LocalReference;
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
     /// When the status of the condition last changed.
-    #[schemars(with = "String", extend("format" = "date-time"))]
     pub last_transition_time: Timestamp,
     /// What the condition means, for people.
     #[schemars(length(max = 32768))]
@@ -43,10 +42,8 @@ pub struct Condition {
 #[serde(rename_all = "camelCase")]
 pub struct HiveCondition {
     /// When Hive last checked the condition.
-    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub last_probe_time: Option<Timestamp>,
     /// When the status of the condition last changed.
-    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub last_transition_time: Option<Timestamp>,
     /// What the condition means, for people.
     pub message: Option<String>,

@@ -43,9 +43,6 @@ impl Case {
 
 impl Row<'_> {
     /// The object before the write; `None` on a creation.
-    ///
-    /// # Errors
-    /// A patch is not JSON.
     pub fn old(&self) -> serde_json::Result<Option<Value>> {
         match self.case.write {
             Write::Create(_) => Ok(None),
@@ -56,9 +53,6 @@ impl Row<'_> {
     }
 
     /// The object after the write.
-    ///
-    /// # Errors
-    /// A patch is not JSON.
     pub fn new_object(&self) -> serde_json::Result<Value> {
         match self.case.write {
             Write::Create(patch) | Write::Delete(patch) => self.patched(&[patch]),
@@ -70,9 +64,6 @@ impl Row<'_> {
     }
 
     /// The findings of all rules.
-    ///
-    /// # Errors
-    /// A patch is not JSON, or the patched object does not match the types of its kind.
     pub fn judge(&self) -> Result<Vec<Finding>, CaseError> {
         Ok(self.judge_in(&(self.case.view)())?.findings)
     }

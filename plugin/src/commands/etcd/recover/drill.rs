@@ -25,7 +25,6 @@ use crate::{
 /// The time limit for reading the whole snapshot.
 const SNAPSHOT_LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// Runs `etcd recover --drill`.
 pub(super) async fn run(arguments: &RecoverArguments, session: &Session) -> anyhow::Result<Verdict> {
     let terminal = &session.terminal;
     let connection = session.connect_within(READ_LIMIT).await?;

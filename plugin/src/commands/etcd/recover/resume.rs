@@ -43,7 +43,6 @@ const QUORUM_LIMIT: Duration = Duration::from_secs(30);
 /// The time between two observations. Each step takes about a minute.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Runs `etcd recover --continue`.
 pub(super) async fn run(arguments: &RecoverArguments, session: &Session) -> anyhow::Result<Verdict> {
     let end = Instant::now() + arguments.timeout;
     let connection = session.connect_within(READ_LIMIT).await?;

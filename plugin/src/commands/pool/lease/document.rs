@@ -52,7 +52,6 @@ pub(crate) struct PoolLease {
     lease_id: Option<String>,
     /// When the lease or claim ends unless it is renewed; absent if it never ends.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schemars(with = "Option<String>", extend("format" = "date-time")))]
     ends: Option<Timestamp>,
     /// The leases of a command with `--count` above 1, in the order of their customizations. The fields of a single lease are then
     /// absent.
@@ -91,7 +90,6 @@ struct LeaseDocument {
     lease_id: String,
     /// When the lease ends unless it is renewed; absent if it never ends.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schemars(with = "Option<String>", extend("format" = "date-time")))]
     ends: Option<Timestamp>,
     /// The customization's patches for the manifests that the installer writes.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -93,11 +93,9 @@ struct EntryDocument {
     pool: Option<String>,
     /// When the entry was last reserved or freed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schemars(with = "Option<String>", extend("format" = "date-time")))]
     since: Option<Timestamp>,
     /// When the lease ends unless it is renewed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schemars(with = "Option<String>", extend("format" = "date-time")))]
     expires: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     lease_id: Option<String>,
@@ -129,14 +127,12 @@ struct CleaningDocument {
     #[serde(skip_serializing_if = "Option::is_none")]
     last_holder: Option<String>,
     /// When the last lease was released or ended.
-    #[cfg_attr(test, schemars(with = "String", extend("format" = "date-time")))]
     since: Timestamp,
     /// The id of the janitor that cleans the entry; absent if the entry waits for one.
     #[serde(skip_serializing_if = "Option::is_none")]
     janitor: Option<String>,
     /// When another janitor may take the entry unless this one renews its hold.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schemars(with = "Option<String>", extend("format" = "date-time")))]
     janitor_until: Option<Timestamp>,
     /// How many times a janitor has failed to clean the entry.
     failures: u32,
@@ -188,7 +184,6 @@ struct ClaimDocument {
     user: Option<String>,
     /// When Hive deletes the claim and its cluster; absent if the claim has no lifetime.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schemars(with = "Option<String>", extend("format" = "date-time")))]
     ends: Option<Timestamp>,
     deleting: bool,
 }
@@ -198,7 +193,6 @@ struct ClaimDocument {
 struct WaitingDocument {
     claim: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schemars(with = "Option<String>", extend("format" = "date-time")))]
     since: Option<Timestamp>,
 }
 
@@ -209,10 +203,8 @@ struct WaitingDocument {
 struct PlaceDocument {
     /// The name of the ClusterDeployment that will hold the entry.
     holder: String,
-    #[cfg_attr(test, schemars(with = "String", extend("format" = "date-time")))]
     since: Timestamp,
     /// When the place in the queue ends unless the lessee renews it.
-    #[cfg_attr(test, schemars(with = "String", extend("format" = "date-time")))]
     ends: Timestamp,
     /// How many entries the lessee wants at once; absent for one.
     #[serde(skip_serializing_if = "Option::is_none")]

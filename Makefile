@@ -33,11 +33,6 @@ demo: ## show the product on a real control plane; KEEP=1 keeps it up until Ctrl
 	@$(call with_assets,,cargo build --locked $(demo_programs))
 	@exec $(target)/debug/demo
 
-.PHONY: demo-migration
-demo-migration: ## show leader migration on real controller managers: the denial, check and status
-	@$(call with_assets,all,cargo build --locked $(demo_programs))
-	@exec $(target)/debug/demo --leader-migration
-
 # More threads than a small machine has cores, because most tests wait for elections and controllers most of the time. Not many
 # more, because the API servers and controllers of a waiting test take processor time too: eight threads take longer than five.
 .PHONY: test

@@ -1,7 +1,5 @@
 //! `make demo`: shows the product on a real control plane, which it starts and ends.
 //!
-//! `make demo-migration` shows leader migration on it instead.
-//!
 //! With `KEEP=1` it stops after the setup, prints how to use the cluster, and waits for Ctrl-C or TERM.
 
 #![expect(
@@ -11,7 +9,6 @@
 )]
 
 mod command;
-mod leader_migration;
 mod setup;
 mod steps;
 
@@ -30,9 +27,6 @@ use kcp_tests::run::Run;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::setup::Demo;
-
-/// Shows leader migration instead.
-const LEADER_MIGRATION: &str = "--leader-migration";
 
 /// For the test of `tests/leftovers`: the fastest way to start programs that do not end by themselves.
 const API_SERVER_ONLY: &str = "--api-server-only";
@@ -95,12 +89,6 @@ async fn show_until_stopped(run: &Arc<Run>) -> Result<End> {
             let api = ApiServer::start(run, &assets, &etcd, "management").await?;
             stay(&Kubectl::new(run, &assets, api.kubeconfig())?, &mut stop).await;
             return Ok(End::Kept);
-        }
-        Some(LEADER_MIGRATION) => {
-            return tokio::select! {
-                shown = leader_migration::show(run) => shown.map(|()| End::Shown),
-                () = stop.wanted() => Ok(End::Interrupted),
-            };
         }
         Some(other) => {
             bail!("unknown argument {other}; to keep the cluster up, set KEEP=1 in the environment")

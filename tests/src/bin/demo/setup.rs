@@ -91,6 +91,6 @@ pub(crate) fn sample(name: &str) -> String {
         .to_string()
 }
 
-pub(crate) fn report(started: Instant, what: &str) {
+fn report(started: Instant, what: &str) {
     println!("{:5.1} s  {what}", started.elapsed().as_secs_f32());
 }

@@ -250,12 +250,29 @@ impl Collected {
     }
 }
 
-/// What a command has done to the etcd members of several control planes, or in several steps.
-pub(super) struct MaintenanceListReport {
-    pub(super) collected: Collected,
-    pub(super) failed: Vec<UnfinishedMaintenance>,
+/// The document of several control planes, or of several steps. The text of each is printed already.
+pub(super) struct ListReport<D> {
+    pub(super) document: D,
+    pub(super) names: Vec<String>,
     /// Whether no control plane was selected.
     pub(super) is_empty: bool,
+}
+
+impl<D: Document> Report for ListReport<D> {
+    fn table(&self, _: Layout) -> String {
+        if self.is_empty {
+            return "no control plane matches\n".to_owned();
+        }
+        String::new()
+    }
+
+    fn document(&self) -> impl Serialize {
+        Versioned(&self.document)
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.names.clone()
+    }
 }
 
 /// A control plane at which the command failed.
@@ -270,15 +287,15 @@ pub(super) struct UnfinishedMaintenance {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-struct MaintenanceListDocument<'r> {
+pub(super) struct MaintenanceListDocument {
     /// An `EtcdMaintenance` for a step that was done, or a `ChangeRefused` for one that was refused.
-    #[cfg_attr(test, schemars(with = "Vec<MaintenanceItem<'r>>"))]
-    items: Vec<Value>,
+    #[cfg_attr(test, schemars(with = "Vec<MaintenanceItem<'static>>"))]
+    pub(super) items: Vec<Value>,
     /// The control planes at which the command failed.
-    failed: &'r [UnfinishedMaintenance],
+    pub(super) failed: Vec<UnfinishedMaintenance>,
 }
 
-impl Document for MaintenanceListDocument<'_> {
+impl Document for MaintenanceListDocument {
     const KIND: &'static str = "EtcdMaintenanceList";
 }
 
@@ -291,32 +308,6 @@ enum MaintenanceItem<'r> {
     Refused(Versioned<crate::change::report::ChangeRefused<'r>>),
 }
 
-impl MaintenanceListReport {
-    fn as_document(&self) -> MaintenanceListDocument<'_> {
-        MaintenanceListDocument {
-            items: self.collected.documents(),
-            failed: &self.failed,
-        }
-    }
-}
-
-impl Report for MaintenanceListReport {
-    fn table(&self, _: Layout) -> String {
-        if self.is_empty {
-            return "no control plane matches\n".to_owned();
-        }
-        String::new()
-    }
-
-    fn document(&self) -> impl Serialize {
-        Versioned(self.as_document())
-    }
-
-    fn names(&self) -> Vec<String> {
-        self.collected.names()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use kcp_control_plane::{
@@ -325,8 +316,8 @@ mod tests {
     };
 
     use super::{
-        Collected, EtcdVotes, MaintenanceDocument, MaintenanceListDocument, MaintenanceListReport,
-        MaintenanceReport, MaintenanceResult, UnfinishedMaintenance,
+        Collected, EtcdVotes, ListReport, MaintenanceDocument, MaintenanceListDocument, MaintenanceReport,
+        MaintenanceResult, UnfinishedMaintenance,
     };
     use crate::{
         change::report::RefusalReport,
@@ -447,19 +438,23 @@ mod tests {
             collected.add(&done).expect("JSON");
         }
         collected.add(&refused).expect("JSON");
-        let report = MaintenanceListReport {
-            collected,
-            failed: vec![UnfinishedMaintenance {
-                metadata: ObjectName::from(&observed.control_plane),
-                error: "no route to host".to_owned(),
-            }],
+        let failed = UnfinishedMaintenance {
+            metadata: ObjectName::from(&observed.control_plane),
+            error: "no route to host".to_owned(),
+        };
+        let report = ListReport {
+            document: MaintenanceListDocument {
+                items: collected.documents(),
+                failed: vec![failed],
+            },
+            names: collected.names(),
             is_empty: false,
         };
-        schema::conforms(&report.as_document());
+        schema::conforms(&report.document);
         assert_every_format(&report);
         assert_eq!(report.table(Layout::default()), "");
         assert_eq!(report.names(), done.names());
-        assert_eq!(report.as_document().items.len(), 3);
-        schema::checked_in::<MaintenanceListDocument<'_>>("etcdmaintenancelist.json");
+        assert_eq!(report.document.items.len(), 3);
+        schema::checked_in::<MaintenanceListDocument>("etcdmaintenancelist.json");
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     arguments::{ControlPlaneName, parse_control_plane},
     commands::etcd::{
         maintenance::{Maintenance, MaintenanceOptions, MaintenanceTarget},
-        report::{Collected, MaintenanceListReport, UnfinishedMaintenance},
+        report::{Collected, ListReport, MaintenanceListDocument, UnfinishedMaintenance},
     },
     document::ObjectName,
     output::print,
@@ -57,9 +57,12 @@ pub(super) async fn maintain_each(
             Box::pin(target.maintain(options, &session.terminal, &command)).await
         })
         .await?;
-    let list = MaintenanceListReport {
-        collected,
-        failed,
+    let list = ListReport {
+        document: MaintenanceListDocument {
+            items: collected.documents(),
+            failed,
+        },
+        names: collected.names(),
         is_empty: verdicts.is_empty(),
     };
     // The text of each item is printed already.

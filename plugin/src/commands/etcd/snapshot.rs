@@ -14,7 +14,7 @@ use crate::{
     arguments::parse_timeout,
     change::confirmation::ConfirmArguments,
     commands::etcd::{
-        report::{Collected, UnfinishedMaintenance},
+        report::{Collected, ListReport, UnfinishedMaintenance},
         save::{SaveOutcome, SaveRequest, Saved},
         several::{Selected, SelectionArguments},
         snapshot_list, snapshot_verify,
@@ -131,9 +131,12 @@ pub async fn run(arguments: &SnapshotArguments, session: &Session) -> anyhow::Re
             Box::pin(run.save(connection, name)).await
         })
         .await?;
-    let list = SnapshotListReport {
-        collected,
-        failed,
+    let list = ListReport {
+        document: SnapshotListDocument {
+            items: collected.documents(),
+            failed,
+        },
+        names: collected.names(),
         is_empty: verdicts.is_empty(),
     };
     // The text of each item is printed already.
@@ -304,53 +307,19 @@ impl<'r> SnapshotDocument<'r> {
     }
 }
 
-/// The snapshots of several control planes.
-struct SnapshotListReport {
-    collected: Collected,
-    failed: Vec<UnfinishedMaintenance>,
-    /// Whether no control plane was selected.
-    is_empty: bool,
-}
-
 /// The snapshots of the etcd of several control planes.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-struct SnapshotListDocument<'r> {
-    #[cfg_attr(test, schemars(with = "Vec<Versioned<SnapshotDocument<'r>>>"))]
+struct SnapshotListDocument {
+    #[cfg_attr(test, schemars(with = "Vec<Versioned<SnapshotDocument<'static>>>"))]
     items: Vec<Value>,
     /// The control planes of which no snapshot was saved.
-    failed: &'r [UnfinishedMaintenance],
+    failed: Vec<UnfinishedMaintenance>,
 }
 
-impl Document for SnapshotListDocument<'_> {
+impl Document for SnapshotListDocument {
     const KIND: &'static str = "EtcdSnapshotList";
-}
-
-impl SnapshotListReport {
-    fn as_document(&self) -> SnapshotListDocument<'_> {
-        SnapshotListDocument {
-            items: self.collected.documents(),
-            failed: &self.failed,
-        }
-    }
-}
-
-impl Report for SnapshotListReport {
-    fn table(&self, _: Layout) -> String {
-        if self.is_empty {
-            return "no control plane matches\n".to_owned();
-        }
-        String::new()
-    }
-
-    fn document(&self) -> impl Serialize {
-        Versioned(self.as_document())
-    }
-
-    fn names(&self) -> Vec<String> {
-        self.collected.names()
-    }
 }
 
 #[cfg(test)]
@@ -362,8 +331,7 @@ mod tests {
     };
 
     use super::{
-        Collected, SnapshotDocument, SnapshotListDocument, SnapshotListReport, SnapshotReport,
-        UnfinishedMaintenance,
+        Collected, ListReport, SnapshotDocument, SnapshotListDocument, SnapshotReport, UnfinishedMaintenance,
     };
     use crate::{
         commands::etcd::save::Saved,
@@ -426,17 +394,21 @@ mod tests {
             deleted: vec!["s3://b/old.db".to_owned()],
         };
         collected.add(&report).expect("JSON");
-        let list = SnapshotListReport {
-            collected,
-            failed: vec![UnfinishedMaintenance {
-                metadata: ObjectName::from(&saved.observed.control_plane),
-                error: "no responding etcd member has a leader".to_owned(),
-            }],
+        let failed = UnfinishedMaintenance {
+            metadata: ObjectName::from(&saved.observed.control_plane),
+            error: "no responding etcd member has a leader".to_owned(),
+        };
+        let list = ListReport {
+            document: SnapshotListDocument {
+                items: collected.documents(),
+                failed: vec![failed],
+            },
+            names: collected.names(),
             is_empty: false,
         };
-        schema::conforms(&list.as_document());
+        schema::conforms(&list.document);
         assert_every_format(&list);
         assert_eq!(list.table(Layout::default()), "");
-        schema::checked_in::<SnapshotListDocument<'_>>("etcdsnapshotlist.json");
+        schema::checked_in::<SnapshotListDocument>("etcdsnapshotlist.json");
     }
 }

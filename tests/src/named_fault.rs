@@ -3,7 +3,7 @@
 use std::fmt::{self, Write as _};
 use std::str::FromStr;
 
-use anyhow::{Context as _, Error, Result};
+use anyhow::{Error, Result};
 
 use crate::machines::fault::Fault;
 use crate::workload_access::AccessFault;
@@ -11,20 +11,32 @@ use crate::workload_access::AccessFault;
 /// A fault, its name and its effect.
 type Row<F> = (F, &'static str, &'static str);
 
-pub(crate) fn name<F: Copy + PartialEq>(faults: &[Row<F>], fault: F) -> &'static str {
-    let row = faults.iter().find(|(known, _, _)| *known == fault);
-    row.map_or("", |(_, name, _)| name)
+/// Prints and parses a fault as its name in `ALL`.
+macro_rules! named {
+    ($fault:ty) => {
+        impl std::fmt::Display for $fault {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let row = Self::ALL.iter().find(|(known, ..)| known == self);
+                f.write_str(row.map_or("", |(_, name, _)| name))
+            }
+        }
+
+        impl std::str::FromStr for $fault {
+            type Err = anyhow::Error;
+
+            fn from_str(name: &str) -> anyhow::Result<Self> {
+                let row = Self::ALL.into_iter().find(|(_, known, _)| *known == name);
+                row.map(|(fault, ..)| fault)
+                    .ok_or_else(|| anyhow::anyhow!("no fault is named {name}"))
+            }
+        }
+    };
 }
+pub(crate) use named;
 
 fn effect<F: Copy + PartialEq>(faults: &[Row<F>], fault: F) -> &'static str {
     let row = faults.iter().find(|(known, _, _)| *known == fault);
     row.map_or("", |(_, _, effect)| effect)
-}
-
-pub(crate) fn named<F: Copy>(faults: &[Row<F>], name: &str) -> Result<F> {
-    let row = faults.iter().find(|(_, known, _)| *known == name);
-    let (fault, _, _) = row.with_context(|| format!("no fault is named {name}"))?;
-    Ok(*fault)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

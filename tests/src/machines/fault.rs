@@ -1,10 +1,5 @@
 //! Faults of a machine. People select one by its name with `fault`.
 
-use std::fmt;
-use std::str::FromStr;
-
-use anyhow::{Error, Result};
-
 use crate::named_fault;
 
 /// A fault of a machine's etcd member, or the end of one.
@@ -167,29 +162,4 @@ impl Fault {
     }
 }
 
-impl fmt::Display for Fault {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(named_fault::name(&Self::ALL, *self))
-    }
-}
-
-impl FromStr for Fault {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        named_fault::named(&Self::ALL, name)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Fault;
-
-    #[test]
-    fn every_fault_is_known_by_its_name() {
-        for (fault, name, _) in Fault::ALL {
-            assert_eq!(name.parse::<Fault>().unwrap(), fault);
-            assert_eq!(fault.to_string(), name);
-        }
-    }
-}
+named_fault::named!(Fault);

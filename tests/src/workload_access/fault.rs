@@ -1,10 +1,5 @@
 //! Faults of the access to a workload cluster. People select one by its name with `fault`.
 
-use std::fmt;
-use std::str::FromStr;
-
-use anyhow::{Error, Result};
-
 use crate::named_fault;
 
 /// A fault of the access to a workload cluster. Only one is active at a time.
@@ -91,29 +86,4 @@ impl AccessFault {
     ];
 }
 
-impl fmt::Display for AccessFault {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(named_fault::name(&Self::ALL, *self))
-    }
-}
-
-impl FromStr for AccessFault {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        named_fault::named(&Self::ALL, name)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::AccessFault;
-
-    #[test]
-    fn every_fault_is_known_by_its_name() {
-        for (fault, name, _) in AccessFault::ALL {
-            assert_eq!(name.parse::<AccessFault>().unwrap(), fault);
-            assert_eq!(fault.to_string(), name);
-        }
-    }
-}
+named_fault::named!(AccessFault);

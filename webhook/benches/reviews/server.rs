@@ -40,10 +40,10 @@ impl Program {
 
     pub(crate) fn command_line(self, port: u16, certificates: &Certificates) -> Vec<String> {
         let ours = Path::new(env!("CARGO_BIN_EXE_kcp-webhook"));
-        let example = |name: &str| ours.with_file_name("examples").join(name).display().to_string();
         let baseline = |name: &str| {
             vec![
-                example(name),
+                ours.with_file_name("examples/baseline").display().to_string(),
+                name.to_owned(),
                 port.to_string(),
                 certificates.certificate.display().to_string(),
                 certificates.key.display().to_string(),

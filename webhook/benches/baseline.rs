@@ -1,6 +1,7 @@
-//! A baseline: a minimal server that decodes the fields that rules read, and allows every review.
+//! The baselines: a minimal server that allows every review. It answers all with the same bytes, or decodes the fields that rules
+//! read.
 //!
-//! Arguments: port, certificate file, key file.
+//! Arguments: `constant-answer` or `same-decode`, port, certificate file, key file.
 
 use std::{
     convert::Infallible, env, error::Error, fs::File, hint::black_box, io::BufReader, net::Ipv4Addr,
@@ -24,6 +25,12 @@ use rustls::{
 use serde::Deserialize;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
+
+/// The client does not check the uid.
+const ANSWER: &[u8] = br#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"705ab4f5-6393-11e8-b7cc-42010a800002","allowed":true}}"#;
+
+/// Answers a review.
+type Answer = fn(&[u8]) -> Bytes;
 
 #[derive(Deserialize)]
 struct Review<'a> {
@@ -55,10 +62,9 @@ fn allowed(review: &[u8]) -> Option<String> {
     ))
 }
 
-async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, hyper::Error> {
+async fn answer(request: Request<Incoming>, answer: Answer) -> Result<Response<Full<Bytes>>, hyper::Error> {
     let whole = request.into_body().collect().await?.to_bytes();
-    let answer = allowed(&whole).unwrap_or_default();
-    let mut response = Response::new(Full::new(Bytes::from(answer)));
+    let mut response = Response::new(Full::new(answer(&whole)));
     let json = header::HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, json);
     Ok(response)
@@ -66,8 +72,13 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, hyp
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = env::args().skip(1);
-    let mut next = || arguments.next().ok_or("usage: PORT CERTIFICATE KEY");
-    let (port, certificate, key) = (next()?.parse()?, next()?, next()?);
+    let mut next = || arguments.next().ok_or("usage: BASELINE PORT CERTIFICATE KEY");
+    let (baseline, port, certificate, key) = (next()?, next()?.parse()?, next()?, next()?);
+    let respond: Answer = match baseline.as_str() {
+        "constant-answer" => |_| Bytes::from_static(ANSWER),
+        "same-decode" => |review| allowed(review).unwrap_or_default().into(),
+        _ => return Err("BASELINE is constant-answer or same-decode".into()),
+    };
     let chain: Vec<_> = CertificateDer::pem_reader_iter(BufReader::new(File::open(certificate)?))
         .collect::<Result<_, _>>()?;
     let key = PrivateKeyDer::from_pem_file(key)?;
@@ -92,7 +103,10 @@ fn main() -> Result<(), Box<dyn Error>> {
                 };
                 // Ignores clients that disconnect during a request.
                 let _ended = http1::Builder::new()
-                    .serve_connection(TokioIo::new(connection), service_fn(answer))
+                    .serve_connection(
+                        TokioIo::new(connection),
+                        service_fn(|request| answer(request, respond)),
+                    )
                     .await;
                 Ok(())
             });

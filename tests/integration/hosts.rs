@@ -59,6 +59,26 @@ impl Hosts {
         self.kubectl.succeed(patch).await.unwrap();
     }
 
+    /// Deletes the pool, which a finalizer keeps until [`Self::end_deletion`].
+    pub(crate) async fn delete_pool(&self) {
+        let held = json!({"metadata": {"finalizers": ["hive.openshift.io/clusters"]}});
+        self.patch("clusterpool/hosts", self.namespace, &held).await;
+        let delete = [
+            "delete",
+            "clusterpool/hosts",
+            "-n",
+            self.namespace,
+            "--wait=false",
+        ];
+        self.kubectl.succeed(delete).await.unwrap();
+    }
+
+    /// Ends the deletion of the pool.
+    pub(crate) async fn end_deletion(&self) {
+        let none = json!({"metadata": {"finalizers": null}});
+        self.patch("clusterpool/hosts", self.namespace, &none).await;
+    }
+
     /// Creates a cluster with a customization and finalizers, in a namespace of the cluster's name.
     pub(crate) async fn cluster(&self, name: &str, entry: &str, finalizers: &[&str]) {
         self.annotated_cluster(name, entry, finalizers, &json!({})).await;

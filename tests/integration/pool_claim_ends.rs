@@ -277,17 +277,7 @@ fn a_lost_cluster_is_named() {
 fn a_pool_that_is_being_deleted_gets_no_claim() {
     with_management_cluster(async |management| {
         let hosts = Hosts::create(management, "claim-no-pool", 1).await;
-        let held = json!({"metadata": {"finalizers": ["hive.openshift.io/clusters"]}});
-        hosts.patch("clusterpool/hosts", hosts.namespace, &held).await;
-        let delete = [
-            "delete",
-            "clusterpool",
-            "hosts",
-            "-n",
-            hosts.namespace,
-            "--wait=false",
-        ];
-        hosts.kubectl.succeed(delete).await.unwrap();
+        hosts.delete_pool().await;
         let refused = pool(
             &hosts,
             "lease",
@@ -300,8 +290,7 @@ fn a_pool_that_is_being_deleted_gets_no_claim() {
             "{refused}"
         );
         assert_eq!(claim(&hosts).await, None);
-        let none = json!({"metadata": {"finalizers": null}});
-        hosts.patch("clusterpool/hosts", hosts.namespace, &none).await;
+        hosts.end_deletion().await;
     });
 }
 

@@ -21,6 +21,29 @@ const DEPROVISION: &str = "hive.openshift.io/deprovision";
 const BY_HIVE: &str = "--hive=yes";
 
 impl Hosts {
+    /// Creates a cluster with a customization, and reports that it is installed.
+    pub(crate) async fn installed_cluster(&self, cluster: &str, entry: &str) {
+        self.cluster(cluster, entry, &[]).await;
+        self.mark(entry, false, Some(cluster)).await;
+        let installed = json!({"spec": {
+            "installed": true, "powerState": "Running",
+            "clusterMetadata": {"adminKubeconfigSecretRef": {"name": "admin"}, "clusterID": "id", "infraID": "infra"},
+        }});
+        self.patch(&format!("clusterdeployment/{cluster}"), cluster, &installed)
+            .await;
+    }
+
+    /// Reports that a cluster has been resuming since [`LONG_AGO`].
+    pub(crate) async fn resumes(&self, cluster: &str) {
+        let resuming = json!({"powerState": "WaitingForNodes", "conditions": [
+            {"type": "Hibernating", "status": "False", "reason": "ResumingOrRunning", "message": "Cluster is starting",
+                "lastProbeTime": LONG_AGO, "lastTransitionTime": LONG_AGO},
+        ]});
+        report(&self.kubectl, cluster, ["clusterdeployment", cluster], &resuming)
+            .await
+            .unwrap();
+    }
+
     /// Removes entries from the inventory, as a user does.
     async fn list_only(&self, entries: &[&str]) {
         let entries: Vec<_> = entries.iter().map(|name| json!({ "name": name })).collect();
@@ -110,19 +133,7 @@ fn an_entry_that_was_dropped_while_hive_had_reserved_it_is_freed() {
         assert_eq!(hosts.entry("host-0").await, "- True");
 
         // Hive frees no entries of a pool that is being deleted.
-        let finalizer = json!({"metadata": {"finalizers": ["hive.openshift.io/clusters"]}});
-        hosts
-            .patch("clusterpool/hosts", hosts.namespace, &finalizer)
-            .await;
-        let delete = [
-            "delete",
-            "clusterpool",
-            "hosts",
-            "-n",
-            hosts.namespace,
-            "--wait=false",
-        ];
-        hosts.kubectl.succeed(delete).await.unwrap();
+        hosts.delete_pool().await;
         assert_eq!(hosts.problems().await, Vec::<String>::new());
         hosts.mark("host-1", false, Some("hive-dropped-y")).await;
         assert_eq!(hosts.problems().await, [reserved("hive-dropped-y")]);
@@ -132,8 +143,7 @@ fn an_entry_that_was_dropped_while_hive_had_reserved_it_is_freed() {
         );
         assert_eq!(hosts.entry("host-1").await, "- True");
         assert_eq!(hosts.problems().await, Vec::<String>::new());
-        let gone = json!({"metadata": {"finalizers": null}});
-        hosts.patch("clusterpool/hosts", hosts.namespace, &gone).await;
+        hosts.end_deletion().await;
     });
 }
 
@@ -269,23 +279,9 @@ fn a_cluster_that_resumes_too_long_is_a_problem() {
         let cluster = "hive-resuming-x";
         let timeout = json!({"spec": {"hibernationConfig": {"resumeTimeout": "30m"}}});
         hosts.patch("clusterpool/hosts", hosts.namespace, &timeout).await;
-        hosts.cluster(cluster, "host-0", &[]).await;
-        hosts.mark("host-0", false, Some(cluster)).await;
-        let installed = json!({"spec": {
-            "installed": true, "powerState": "Running",
-            "clusterMetadata": {"adminKubeconfigSecretRef": {"name": "admin"}, "clusterID": "id", "infraID": "infra"},
-        }});
-        hosts
-            .patch(&format!("clusterdeployment/{cluster}"), cluster, &installed)
-            .await;
+        hosts.installed_cluster(cluster, "host-0").await;
         assert_eq!(hosts.problems().await, Vec::<String>::new());
-        let resuming = json!({"powerState": "WaitingForNodes", "conditions": [
-            {"type": "Hibernating", "status": "False", "reason": "ResumingOrRunning", "message": "Cluster is starting",
-                "lastProbeTime": LONG_AGO, "lastTransitionTime": LONG_AGO},
-        ]});
-        report(&hosts.kubectl, cluster, ["clusterdeployment", cluster], &resuming)
-            .await
-            .unwrap();
+        hosts.resumes(cluster).await;
         let problem = format!(
             "the cluster has been resuming since {LONG_AGO}, and has exceeded the pool's resumeTimeout; Hive deletes the cluster and \
              creates another one"

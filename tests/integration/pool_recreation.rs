@@ -1,47 +1,38 @@
 //! `kubectl kcp pool repair --recreate` on the real API server creates missing clusters again.
 
 #![expect(
-    clippy::panic,
     clippy::unwrap_used,
     reason = "this is test code, of which clippy exempts only functions with #[test]"
 )]
 
-use kcp_tests::kubectl::{CommandOutput, Kubectl};
 use kcp_tests::management_cluster::ManagementCluster;
 use serde_json::{Value, json};
 
+use crate::hosts::Hosts;
 use crate::objects::written;
-use crate::plugin::create_pool;
 use crate::shared::with_management_cluster;
 
 const CLUSTER: &str = "clusterdeployment";
 const RECREATE: [&str; 4] = ["hosts", "--recreate", "--install-config", "secret/install-config"];
 
-/// The pool `hosts` of a namespace, and the install-config of its clusters.
-struct Hosts {
-    kubectl: Kubectl,
-    namespace: &'static str,
-}
-
 impl Hosts {
-    async fn create(management: &ManagementCluster, namespace: &'static str, size: usize) -> Self {
-        create_pool(management, namespace, "hosts", size).await.unwrap();
-        let kubectl = management.kubectl().clone();
+    /// The pool, and the install-config of its clusters.
+    async fn with_install_config(
+        management: &ManagementCluster,
+        namespace: &'static str,
+        size: usize,
+    ) -> Self {
+        let hosts = Self::create(management, namespace, size).await;
         let secret = json!({
             "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "install-config", "namespace": namespace},
             "stringData": {"install-config.yaml": "metadata:\n  name: generated\npullSecret: sesame\n"},
         });
-        written(&kubectl, "create", &[secret], &[]).await.unwrap();
-        Self { kubectl, namespace }
-    }
-
-    async fn run(&self, arguments: &[&str]) -> CommandOutput {
-        let command = ["kcp", "pool", "-n", self.namespace];
-        self.kubectl.run(command.iter().chain(arguments)).await.unwrap()
+        written(&hosts.kubectl, "create", &[secret], &[]).await.unwrap();
+        hosts
     }
 
     /// Leases a customization, creates a cluster with it, and returns the customization's name.
-    async fn lease(&self, cluster: &str) -> String {
+    async fn lease_with_cluster(&self, cluster: &str) -> String {
         let create = ["--create", "--install-config", "secret/install-config"];
         let lease = ["lease", "hosts", "--cluster-deployment", cluster, "-o", "json"];
         let leased = self.run(&[&lease[..], &create].concat()).await;
@@ -51,40 +42,13 @@ impl Hosts {
         name.unwrap().to_owned()
     }
 
-    /// The exit code of `pool repair`, and `object cause remedy result` of each finding.
-    async fn repair(&self, arguments: &[&str]) -> (i32, Vec<String>) {
-        let ended = self
-            .run(&[&["repair", "--grace", "0s", "-o", "json"], arguments].concat())
-            .await;
-        assert!(!ended.to_string().contains("sesame"), "{ended}");
-        let document: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{ended}"));
-        let line = |finding: &Value| {
-            let text = |pointer: &str| finding.pointer(pointer).and_then(Value::as_str).unwrap_or("-");
-            ["/object/name", "/cause", "/remedy", "/result"]
-                .map(text)
-                .join(" ")
-        };
-        let findings = document.pointer("/findings").and_then(Value::as_array).unwrap();
-        (ended.code, findings.iter().map(line).collect())
+    /// [`Self::repair`] without a grace period.
+    async fn repair_at_once(&self, arguments: &[&str]) -> (i32, Vec<String>) {
+        self.repair(&[&["--grace", "0s"], arguments].concat()).await
     }
 
     async fn recreate(&self, arguments: &[&str]) -> (i32, Vec<String>) {
-        self.repair(&[&RECREATE[..], arguments].concat()).await
-    }
-
-    async fn object(&self, kind: &str, name: &str, namespace: &str) -> Option<Value> {
-        let get = [
-            "get",
-            kind,
-            name,
-            "-n",
-            namespace,
-            "-o",
-            "json",
-            "--ignore-not-found",
-        ];
-        let got = self.kubectl.succeed(get).await.unwrap();
-        (!got.stdout.trim().is_empty()).then(|| serde_json::from_str(&got.stdout).unwrap())
+        self.repair_at_once(&[&RECREATE[..], arguments].concat()).await
     }
 
     /// All objects of a cluster, without the fields that the server sets.
@@ -113,18 +77,8 @@ impl Hosts {
 
     /// Deletes a cluster and its finalizer. Nothing releases its lease.
     async fn lose(&self, cluster: &str) {
-        let none = json!({"metadata": {"finalizers": []}}).to_string();
-        let unkept = [
-            "patch",
-            CLUSTER,
-            cluster,
-            "-n",
-            cluster,
-            "--type=merge",
-            "-p",
-            &none,
-        ];
-        self.kubectl.succeed(unkept).await.unwrap();
+        let none = json!({"metadata": {"finalizers": []}});
+        self.patch(&format!("{CLUSTER}/{cluster}"), cluster, &none).await;
         self.delete(CLUSTER, cluster, cluster).await;
     }
 
@@ -134,32 +88,22 @@ impl Hosts {
     }
 
     async fn change(&self, spec: Value) {
-        let spec = json!({ "spec": spec }).to_string();
-        let patch = [
-            "patch",
-            "clusterpool",
-            "hosts",
-            "-n",
-            self.namespace,
-            "--type=merge",
-            "-p",
-        ];
-        let patch = patch.iter().copied().chain([spec.as_str()]);
-        self.kubectl.succeed(patch).await.unwrap();
+        let spec = json!({ "spec": spec });
+        self.patch("clusterpool/hosts", self.namespace, &spec).await;
     }
 }
 
 #[test]
 fn a_missing_cluster_is_recreated_as_its_lease_created_it() {
     with_management_cluster(async |management| {
-        let hosts = Hosts::create(management, "recreate", 2).await;
+        let hosts = Hosts::with_install_config(management, "recreate", 2).await;
         // The version of a pool on this platform is known.
         let aws = json!({"credentialsSecretRef": {"name": "aws-creds"}, "region": "region"});
         hosts
             .change(json!({"platform": {"none": null, "aws": aws}}))
             .await;
         let cluster = "recreate-paris";
-        let host = hosts.lease(cluster).await;
+        let host = hosts.lease_with_cluster(cluster).await;
         let first = hosts.made(cluster, &host).await;
         assert!(first.iter().all(Option::is_some), "{first:?}");
         assert_eq!(hosts.recreate(&[]).await, (0, vec![]));
@@ -171,7 +115,7 @@ fn a_missing_cluster_is_recreated_as_its_lease_created_it() {
             .await;
 
         let told = |remedy: &str| vec![format!("{host} cluster-gone {remedy}")];
-        assert_eq!(hosts.repair(&[]).await, (1, told("record -")));
+        assert_eq!(hosts.repair_at_once(&[]).await, (1, told("record -")));
         assert_eq!(hosts.recreate(&[]).await, (1, told("recreate -")));
         assert_eq!(hosts.object(CLUSTER, cluster, cluster).await, None);
         assert_eq!(hosts.recreate(&["--yes"]).await, (0, told("recreate done")));
@@ -186,18 +130,18 @@ fn a_missing_cluster_is_recreated_as_its_lease_created_it() {
         assert_eq!(entry["status"]["clusterDeploymentRef"]["name"], cluster);
 
         assert_eq!(hosts.recreate(&["--yes"]).await, (0, vec![]));
-        assert_eq!(hosts.repair(&["--yes"]).await, (0, vec![]));
+        assert_eq!(hosts.repair_at_once(&["--yes"]).await, (0, vec![]));
     });
 }
 
 #[test]
 fn clusters_are_recreated_only_within_the_capacity_of_their_pool() {
     with_management_cluster(async |management| {
-        let hosts = Hosts::create(management, "recreate-full", 3).await;
+        let hosts = Hosts::with_install_config(management, "recreate-full", 3).await;
         let clusters = ["recreate-full-paris", "recreate-full-rome", "recreate-full-oslo"];
         let mut leased = Vec::new();
         for cluster in clusters {
-            leased.push(hosts.lease(cluster).await);
+            leased.push(hosts.lease_with_cluster(cluster).await);
         }
         for cluster in &clusters[..2] {
             hosts.lose(cluster).await;
@@ -235,7 +179,7 @@ fn clusters_are_recreated_only_within_the_capacity_of_their_pool() {
 #[test]
 fn a_cluster_that_cannot_be_recreated_does_not_block_the_others() {
     with_management_cluster(async |management| {
-        let hosts = Hosts::create(management, "recreate-blocked", 2).await;
+        let hosts = Hosts::with_install_config(management, "recreate-blocked", 2).await;
         let usage = hosts.run(&["repair", "hosts", "--recreate"]).await;
         assert_eq!(usage.code, 2, "{usage}");
         assert!(usage.stderr.contains("--install-config"), "{usage}");
@@ -243,23 +187,13 @@ fn a_cluster_that_cannot_be_recreated_does_not_block_the_others() {
         let clusters = ["recreate-blocked-paris", "recreate-blocked-rome"];
         let mut leased = Vec::new();
         for cluster in clusters {
-            leased.push(hosts.lease(cluster).await);
+            leased.push(hosts.lease_with_cluster(cluster).await);
             hosts.lose(cluster).await;
         }
         // Its patch has a path that does not exist.
-        let absent =
-            json!({"spec": {"installConfigPatches": [{"op": "remove", "path": "/absent"}]}}).to_string();
-        let patch = [
-            "patch",
-            "clusterdeploymentcustomization",
-            &leased[0],
-            "-n",
-            hosts.namespace,
-            "--type=merge",
-            "-p",
-            &absent,
-        ];
-        hosts.kubectl.succeed(patch).await.unwrap();
+        let absent = json!({"spec": {"installConfigPatches": [{"op": "remove", "path": "/absent"}]}});
+        let customization = format!("clusterdeploymentcustomization/{}", leased[0]);
+        hosts.patch(&customization, hosts.namespace, &absent).await;
         let mut told = vec![
             format!("{} cluster-gone recreate blocked", leased[0]),
             format!("{} cluster-gone recreate done", leased[1]),
@@ -267,6 +201,6 @@ fn a_cluster_that_cannot_be_recreated_does_not_block_the_others() {
         told.sort();
         assert_eq!(hosts.recreate(&["--yes"]).await, (1, told));
         let kept = vec![format!("{} cluster-gone record done", leased[0])];
-        assert_eq!(hosts.repair(&["--yes"]).await, (0, kept));
+        assert_eq!(hosts.repair_at_once(&["--yes"]).await, (0, kept));
     });
 }

@@ -22,6 +22,8 @@ impl Hosts {
     /// The exit code of `pool repair`, and `object cause remedy result` of each finding.
     pub(crate) async fn repair(&self, arguments: &[&str]) -> (i32, Vec<String>) {
         let ended = self.run(&[&["repair", "-o", "json"], arguments].concat()).await;
+        // Of the install-configs.
+        assert!(!ended.to_string().contains("sesame"), "{ended}");
         let document: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{ended}"));
         let line = |finding: &Value| {
             let text = |pointer: &str| finding.pointer(pointer).and_then(Value::as_str).unwrap_or("-");

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
 use crate::hosts::Hosts;
-use crate::objects::{report, written};
+use crate::objects::written;
 use crate::pool_repair::LONG_AGO;
 use crate::shared::with_management_cluster;
 
@@ -277,22 +277,8 @@ fn a_cluster_that_does_not_resume_is_a_problem_while_claims_wait() {
         let namespace = "hive-no-timeout";
         let hosts = Hosts::create(management, namespace, 1).await;
         let cluster = "hive-no-timeout-x";
-        hosts.cluster(cluster, "host-0", &[]).await;
-        hosts.mark("host-0", false, Some(cluster)).await;
-        let installed = json!({"spec": {
-            "installed": true, "powerState": "Running",
-            "clusterMetadata": {"adminKubeconfigSecretRef": {"name": "admin"}, "clusterID": "id", "infraID": "infra"},
-        }});
-        hosts
-            .patch(&format!("clusterdeployment/{cluster}"), cluster, &installed)
-            .await;
-        let resuming = json!({"powerState": "WaitingForNodes", "conditions": [
-            {"type": "Hibernating", "status": "False", "reason": "ResumingOrRunning", "message": "Cluster is starting",
-                "lastProbeTime": LONG_AGO, "lastTransitionTime": LONG_AGO},
-        ]});
-        report(&hosts.kubectl, cluster, ["clusterdeployment", cluster], &resuming)
-            .await
-            .unwrap();
+        hosts.installed_cluster(cluster, "host-0").await;
+        hosts.resumes(cluster).await;
         assert_eq!(hosts.problem_rows().await, Vec::<[String; 3]>::new());
         let claim = json!({
             "apiVersion": "hive.openshift.io/v1", "kind": "ClusterClaim", "metadata": {"name": "qa"},

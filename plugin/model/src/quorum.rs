@@ -93,12 +93,12 @@ impl EtcdRefusal {
     pub fn of_join(members: &[Member]) -> Option<Self> {
         let voters = members.iter().filter(|member| !member.is_learner);
         let mut connected = voters.clone().filter(|member| !member.is_dead);
-        let votes = Votes {
+        let with_new = Votes {
             voters: voters.clone().count() + 1,
             unhealthy: voters.filter(|member| member.is_dead).count() + 1,
             starting: 0,
         };
-        if votes.has_quorum() && connected.all(|member| !member.joins_need_every_voter) {
+        if with_new.has_quorum() && connected.all(|member| !member.joins_need_every_voter) {
             return None;
         }
         Self::new(RefusedChange::Join, members)

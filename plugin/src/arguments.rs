@@ -19,4 +19,6 @@ pub use name::{
     ControlPlaneName, parse_cluster_pool, parse_control_plane, parse_customization, parse_machine,
     parse_node, parse_object_name,
 };
-pub use value::{parse_image, parse_reason, parse_request_timeout, parse_timeout, parse_timestamp};
+pub use value::{
+    parse_image, parse_label, parse_reason, parse_request_timeout, parse_timeout, parse_timestamp,
+};

@@ -1,9 +1,10 @@
-//! Parses the values of `--request-timeout`, `--timeout`, `--reason` and the options for images and times.
+//! Parses the values of `--request-timeout`, `--timeout`, `--reason` and the options for images, labels and times.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use kcp_control_plane::duration::parse_duration;
+use kcp_rules::syntax::{key_fault, label_value_fault};
 
 /// The maximum length of a reason, in characters.
 const MAX_REASON: usize = 400;
@@ -44,6 +45,15 @@ pub fn parse_image(text: &str) -> Result<String, String> {
         return Ok(text.to_owned());
     }
     Err("expected the name of an image, such as registry.example.com/haproxy:3.2".to_owned())
+}
+
+/// Parses the key and the value of a label.
+pub fn parse_label(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("expected KEY=VALUE")?;
+    match key_fault(key).or_else(|| label_value_fault(value)) {
+        Some(fault) => Err(fault.to_owned()),
+        None => Ok((key.to_owned(), value.to_owned())),
+    }
 }
 
 /// Parses the reason that a command records on an object.

@@ -8,7 +8,7 @@ use kcp_rules::syntax::may_kubelet_set;
 use kcp_rules::syntax::{key_fault, label_value_fault};
 
 use crate::{
-    arguments::{parse_node, parse_timeout},
+    arguments::{self, parse_node, parse_timeout},
     commands::{generate::ProxyArguments, node::etcd_files::EtcdFiles},
     output::{OutputFormat, OutputFormats},
 };
@@ -149,20 +149,14 @@ fn parse_host_name(text: &str) -> Result<String, String> {
 }
 
 fn parse_label(text: &str) -> Result<Label, String> {
-    let (key, value) = text.split_once('=').ok_or("expected KEY=VALUE")?;
-    if let Some(fault) = key_fault(key).or_else(|| label_value_fault(value)) {
-        return Err(fault.to_owned());
-    }
-    if !may_kubelet_set(key) {
+    let (key, value) = arguments::parse_label(text)?;
+    if !may_kubelet_set(&key) {
         return Err(format!(
             "Kubernetes does not let a kubelet set {key} on its own Node; set it after the join with: kubectl label node \
              NODE KEY=VALUE"
         ));
     }
-    Ok(Label {
-        key: key.to_owned(),
-        value: value.to_owned(),
-    })
+    Ok(Label { key, value })
 }
 
 fn parse_taint(text: &str) -> Result<Taint, String> {

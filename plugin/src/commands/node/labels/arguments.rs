@@ -3,10 +3,10 @@
 use anyhow::bail;
 use clap::{Args, Subcommand};
 use kcp_control_plane::verbs::node::labels::LabelEdit;
-use kcp_rules::syntax::{key_fault, label_value_fault};
+use kcp_rules::syntax::key_fault;
 
 use crate::{
-    arguments::parse_node,
+    arguments::{parse_label, parse_node},
     change::{arguments::WriteArguments, confirmation::ConfirmArguments},
 };
 
@@ -92,15 +92,15 @@ impl RequestArguments {
 
 /// Parses a word. As in `kubectl label`, a word with `=` or with `-` at its end is a label; no Node name looks like that.
 fn parse_word(text: &str) -> Result<Word, String> {
-    let (key, value) = match (text.split_once('='), text.strip_suffix('-')) {
-        (Some((key, value)), _) => (key, Some(value)),
-        (None, Some(key)) => (key, None),
-        (None, None) => return parse_node(text).map(Word::Node),
+    if text.contains('=') {
+        return parse_label(text).map(|(key, value)| Word::Label(key, Some(value)));
+    }
+    let Some(key) = text.strip_suffix('-') else {
+        return parse_node(text).map(Word::Node);
     };
-    let fault = key_fault(key).or_else(|| value.and_then(label_value_fault));
-    match fault {
+    match key_fault(key) {
         Some(fault) => Err(fault.to_owned()),
-        None => Ok(Word::Label(key.to_owned(), value.map(str::to_owned))),
+        None => Ok(Word::Label(key.to_owned(), None)),
     }
 }
 

@@ -28,7 +28,7 @@ const OUTDATED: &str = "status-outdated";
 const UNRECORDED: &str = "change-not-recorded";
 
 /// The checks that report the creation and the replacement of Machines as information.
-const INFO_DURING_ROLLOUT: [&str; 18] = [
+const INFO_DURING_ROLLOUT: &[&str] = &[
     "api-servers-mismatch",
     "api-servers-not-ready",
     "controller-managers-not-ready",

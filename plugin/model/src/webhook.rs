@@ -1,7 +1,7 @@
 //! The registration of kcp-webhook with the API server: whether the API server calls the webhook, until when the API server
 //! trusts the webhook's certificates, and which other webhooks review the same objects.
 //!
-//! - [`order`]: the other webhooks, in the order in which the API server calls them
+//! - [`order`]: the other webhooks, and when the API server calls them
 //! - [`switch`]: the patches that disable and enable the webhook
 
 pub mod order;

@@ -45,7 +45,7 @@ pub struct Verb<'v> {
     pub not_done: &'v str,
     /// The hint about `--force`; `None` if the verb does not have that flag.
     pub force_effect: Option<&'static str>,
-    /// Whether the verb is refused while a Machine is being replaced.
+    /// Whether the verb is refused while a Machine is being replaced. `false` if the verb costs etcd no member.
     pub waits_for_replacement: bool,
 }
 
@@ -90,6 +90,7 @@ pub enum ChangeOutcome {
 /// What to read before a change of a Machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MachineScope {
+    /// Read the Machine, and everything about its control plane. This queries etcd, which takes seconds.
     Machine,
     MachineAndHealthChecks,
     /// Read everything, and announce on the control plane that the Machine is being replaced.

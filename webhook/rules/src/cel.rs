@@ -8,7 +8,7 @@
 //! share the field. An expression of a transition rule reads `object` and `oldObject`. The other variables are `request`,
 //! `variables.path` (the path of `spec`), `variables.shape` and `variables.featureGates`. `expand` replaces two kinds of
 //! placeholders: fields whose path differs between v1beta1 and v1beta2, and flags of components, which are a map in v1beta1 and a
-//! list in v1beta2.
+//! list in v1beta2. All values of a map must have one type, because Kubernetes rejects other maps.
 //!
 //! The available functions are those of Kubernetes 1.35: <https://kubernetes.io/docs/reference/using-api/cel/>.
 

@@ -40,9 +40,10 @@ pub enum OnUnread {
 /// plane. [`crate::topology`] says how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InTopology {
-    /// A topology cannot break the rule, or only the patches of its class can.
+    /// A topology cannot break the rule, only the patches of its class can, or [`crate::topology`] does not merge the fields that
+    /// the rule reads. The rule then judges only the control plane.
     Unjudged,
-    /// The values of a topology can break the rule.
+    /// The values of a topology can break the rule. In [`crate::topology`], `changed` merges them, and `place` knows their fields.
     Judged,
     /// A new version alone can break the rule. At the topology of a Cluster that already exists, the rule only warns, because
     /// patches of the class may change the configuration together with the version. If the topology controller writes the control

@@ -17,7 +17,7 @@ pub enum CheckOutcome {
     Pass,
     /// The check does not apply, or a flag excludes a source that the check needs.
     Skipped,
-    /// The finding describes a normal state: one that a person chose, or a step of a change such as a rollout.
+    /// The finding describes a normal state: one that a person chose and that stops no controller, or a step of a change.
     Info,
     /// A problem that does not make the control plane unhealthy.
     Warn,

@@ -32,7 +32,7 @@ pub enum Write {
 /// An accepted or rejected example of a write.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
-    /// The name of the case, which begins with `accepts_`, `rejects_` or `warns_`.
+    /// The name of the case, which begins with `accepts_`, `rejects_` or `warns_`. `explain` prints the other words.
     pub name: &'static str,
     /// The base objects: one for each API version that has the fields of the patches.
     pub bases: &'static [Base],

@@ -432,7 +432,7 @@ async fn by_one_command(
         "cannot delete etcd's revisions up to ",
         ", then defragment etcd members ",
         ", then disarm the alarm NOSPACE of etcd members ",
-        " and of each other member that has raised it by then",
+        ", and of any other member that raises it in the meantime",
     ];
     ensure!(
         unconfirmed.code == 2 && goals.iter().all(|goal| unconfirmed.stderr.contains(goal)),

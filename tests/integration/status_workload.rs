@@ -432,8 +432,8 @@ impl Observer {
             certificate_expired_at: None,
             response: Err(Failure {
                 object: "Secret/stranger-etcd".to_owned(),
-                message: "contains a CA that issued no etcd member's certificate, so neither this command nor Cluster API can \
-                          connect to etcd"
+                message: "contains a CA that did not issue the certificate of any etcd member, so neither this command nor \
+                          Cluster API can connect to etcd"
                     .to_owned(),
                 hint: Some(
                     "put etcd's CA back into the keys tls.crt and tls.key of the Secret: on every control plane node, it is in \

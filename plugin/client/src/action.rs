@@ -69,8 +69,8 @@ impl Action {
         self
     }
 
-    /// The command that tells the user whether RBAC allows this request. `kubectl` is how a person runs kubectl against
-    /// the cluster.
+    /// The command that tells the user whether RBAC allows this request. `kubectl` is the command that runs kubectl
+    /// against the cluster, such as `kubectl kcp kubectl edge --`.
     pub fn can_i_command(&self, kubectl: &str) -> String {
         if self.is_path() {
             return format!("{kubectl} auth can-i {} {}", self.verb, self.resource);
@@ -87,8 +87,8 @@ impl Action {
         )
     }
 
-    /// The command that shows the object of this request, after a write whose outcome is unknown. `kubectl` is how a
-    /// person runs kubectl against the cluster.
+    /// The command that shows the object of this request, after a write whose outcome is unknown. `kubectl` is the
+    /// command that runs kubectl against the cluster, such as `kubectl kcp kubectl edge --`.
     pub fn show_command(&self, kubectl: &str) -> String {
         let (resource, _) = self.split_subresource();
         let name = self.name.as_deref().unwrap_or_default();

@@ -108,8 +108,8 @@ impl Connection {
         })
     }
 
-    /// Returns a connection to another cluster with the same settings, but without a context. `kubectl` is how a person
-    /// runs kubectl against that cluster.
+    /// Returns a connection to another cluster with the same settings, but without a context. `kubectl` is the command
+    /// that runs kubectl against that cluster, such as `kubectl kcp kubectl edge --`.
     pub fn with_client(&self, client: Client, server: String, kubectl: String) -> Self {
         Self {
             client,

@@ -205,7 +205,7 @@ impl Error {
             }
             Self::Configuration { cause } if cause.starts_with("configured proxy ") => HTTP_PROXY_ONLY.to_owned(),
             Self::Configuration { .. } => "show the selected cluster and user with: kubectl config view --minify".to_owned(),
-            Self::Credentials { .. } => "log in, and show whether the credentials work, with: kubectl auth whoami".to_owned(),
+            Self::Credentials { .. } => "log in and check the credentials with: kubectl auth whoami".to_owned(),
             Self::Unreachable { proxy: Some(_), .. } => {
                 "check the proxy, which comes from --proxy-url, from proxy-url of the cluster in the kubeconfig, or from \
                  $HTTPS_PROXY; $NO_PROXY lists servers that need no proxy"

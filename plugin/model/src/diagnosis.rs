@@ -171,7 +171,7 @@ pub struct PodReport {
     /// Why a container waits or has ended. Absent if all run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// How a container last ended before it was restarted. Absent if none was.
+    /// How a container last ended before it was restarted. Absent if no container was restarted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_exit: Option<String>,
 }

@@ -106,8 +106,8 @@ impl EtcdRefusal {
 
     /// Why the member with this name cannot be removed. `None` if etcd removes it, or has lost its quorum.
     ///
-    /// Source: `mayRemoveMember` of etcd. etcd counts no connections if the member is a learner or dead. After the removal of any
-    /// other member, the connected voters must be a quorum.
+    /// Source: `mayRemoveMember` of etcd. etcd removes a learner or a dead member without counting connections. It removes any
+    /// other member only if the connected voters that remain are a quorum.
     pub fn of_removal(members: &[Member], name: &str) -> Option<Self> {
         let removed = members.iter().find(|member| member.name == name)?;
         let others = members

@@ -81,7 +81,7 @@ pub(super) async fn are_reported(management: &ManagementCluster, machines: [&str
         }
         if fault == AccessFault::EtcdAuthorityWrong {
             let scale = ["scale", NAME, "--replicas", "5"];
-            let why = ["contains a CA that issued no etcd member's certificate"];
+            let why = ["contains a CA that did not issue the certificate of any etcd member"];
             management.kubectl().kcp_says(NAMESPACE, &scale, 1, &why).await?;
         }
     }

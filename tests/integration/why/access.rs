@@ -56,8 +56,8 @@ pub(super) async fn are_explained(asked: &Questions<'_>) -> Result<()> {
         ),
         (
             AccessFault::EtcdAuthorityWrong,
-            "Secret/edge-etcd: contains a CA that issued no etcd member's certificate, so neither this command nor Cluster API can \
-             connect to etcd (etcd-members-unresponsive)"
+            "Secret/edge-etcd: contains a CA that did not issue the certificate of any etcd member, so neither this command nor \
+             Cluster API can connect to etcd (etcd-members-unresponsive)"
                 .to_owned(),
         ),
     ] {

@@ -86,7 +86,9 @@ pub enum OverrideError<'a> {
     NotOverridable { rule: &'static str },
     #[error("the override of {rule} expired at {until}")]
     Expired { rule: &'static str, until: Timestamp },
-    #[error("the override of {rule} expires at {until}, more than 24 h from now")]
+    #[error(
+        "the override of {rule} has no effect, because it expires at {until}: the time can be at most 24 h ahead"
+    )]
     TooLong { rule: &'static str, until: Timestamp },
 }
 

@@ -623,7 +623,8 @@ fn an_invalid_override_is_reported_while_its_rule_denies() {
         ),
         (
             "version-lowered-unverified=2026-06-02T13:00:00Z",
-            "the override of version-lowered-unverified expires at 2026-06-02T13:00:00Z, more than 24 h from now",
+            "the override of version-lowered-unverified has no effect, because it expires at 2026-06-02T13:00:00Z: the time \
+             can be at most 24 h ahead",
         ),
         (
             "version-lowered-unverified",

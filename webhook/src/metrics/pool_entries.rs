@@ -55,8 +55,8 @@ impl PoolGauges {
     pub(super) fn register(&self, registry: &mut Registry) {
         registry.register(
             "kcp_webhook_pool_entries",
-            "Entries of each pool by state, according to their lease records: held, gone (reserved for the holder of \
-            a deleted cluster), expired, cleaning, and cordoned (which may also be in another state)",
+            "Entries of each pool by state, according to their lease records: held, gone (still reserved, although the \
+            holder's cluster no longer exists), expired, cleaning, and cordoned; a cordoned entry can count in another state, too",
             self.0.clone(),
         );
     }

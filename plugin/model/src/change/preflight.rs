@@ -387,7 +387,7 @@ mod tests {
                 RefusedBy::Command,
                 &[
                     "etcd member node-m2 of Machine m2 does not respond: gone",
-                    "the controller does not see this problem in the conditions now, so it would begin a deletion that \
+                    "the conditions do not show this problem now, so the controller would begin a deletion that \
                      never ends: etcd refuses to remove a running member while member node-m2 of Machine m2 does not respond",
                 ],
             );

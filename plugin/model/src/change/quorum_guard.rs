@@ -320,12 +320,12 @@ mod tests {
             KubeadmControlPlaneSpec,
             &'static [&'static str],
         );
-        const NO_JOIN: &str = "the controller does not see this problem in the conditions now, so it would create a Machine \
+        const NO_JOIN: &str = "the conditions do not show this problem now, so the controller would create a Machine \
             that never joins: etcd admits no new member while member node-m2 of Machine m2 does not respond";
-        const NO_REMOVAL: &str = "the controller does not see this problem in the conditions now, so it would begin a deletion \
+        const NO_REMOVAL: &str = "the conditions do not show this problem now, so the controller would begin a deletion \
             that never ends: etcd refuses to remove a running member while member node-m2 of Machine m2 does not respond";
         // etcd itself accepts the change, because the members are connected to each other.
-        const COSTS_4: &str = "the controller does not see this problem in the conditions now, so its first step could make etcd lose \
+        const COSTS_4: &str = "the conditions do not show this problem now, so the controller's first step could make etcd lose \
             quorum: 2 of 4 voting members healthy, 3 needed for quorum";
         let one = || with_replicas(spec(), 1);
         let five = || with_replicas(spec(), 5);

@@ -130,7 +130,7 @@ pub fn why(step: &PlanStep) -> String {
         Choice::AtRandom => Some("chosen at random"),
     };
     let undetected = step.is_undetected.then_some(
-        "the controller itself does not wait, because it does not see this problem in the conditions now",
+        "the controller itself does not wait, because the conditions do not show this problem now",
     );
     let endless = step.refusal.as_ref().map(|_| "this step never ends");
     let parts = [
@@ -273,16 +273,20 @@ pub fn no_plan(no_plan: &NoPlan) -> String {
 
 /// Says why the plugin refuses a change although the controller would take its first step.
 pub fn quorum_risk(QuorumRisk { votes, refusal }: &QuorumRisk) -> String {
-    let begins = "the controller does not see this problem in the conditions now";
+    let begins = "the conditions do not show this problem now";
     match refusal {
         Some(refusal) => {
             let begins = match refusal.change {
-                RefusedChange::Join => format!("{begins}, so it would create a Machine that never joins"),
-                RefusedChange::Removal => format!("{begins}, so it would begin a deletion that never ends"),
+                RefusedChange::Join => {
+                    format!("{begins}, so the controller would create a Machine that never joins")
+                }
+                RefusedChange::Removal => {
+                    format!("{begins}, so the controller would begin a deletion that never ends")
+                }
             };
             format!("{begins}: {refusal}")
         }
-        None => format!("{begins}, so its first step could make etcd lose quorum: {votes}"),
+        None => format!("{begins}, so the controller's first step could make etcd lose quorum: {votes}"),
     }
 }
 

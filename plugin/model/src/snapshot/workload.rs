@@ -100,7 +100,8 @@ pub struct StaticPod {
     pub message: Option<String>,
     /// How many times its containers have been restarted.
     pub restarts: u32,
-    /// How a container last ended before it was restarted, such as `exit code 1: unknown flag: --a`. `None` if none was.
+    /// How a container last ended before it was restarted, such as `exit code 1: unknown flag: --a`. `None` if no container
+    /// was restarted.
     pub last_exit: Option<String>,
     /// `None` unless kubelet waits before it starts a container again (`CrashLoopBackOff`).
     pub crash_loop: Option<CrashLoop>,

@@ -324,8 +324,8 @@ fn unknown_holder_finding(
     LeaseProblem::of_entry(entry, Cause::Unknown { why }, remedy)
 }
 
-/// The remedy that ends the lease of an entry by force. `--force` counts even if it is unknown whether the entry must be cleaned; the
-/// entry is then cleaned.
+/// The remedy that ends the lease of an entry by force. If it is unknown whether the entry must be cleaned, `--force` ends the
+/// lease, too, and the entry is cleaned.
 fn given_back(snapshot: &Snapshot, entry: &Entry) -> Remedy {
     let reuse = match snapshot.reuse(entry) {
         Reuse::Free => return Remedy::Free,

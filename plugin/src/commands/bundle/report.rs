@@ -132,8 +132,8 @@ impl Report for BundleReport<'_> {
             text += &escape(&format!(
                 "kubeadmcontrolplane/{name}: debug bundle written to {file}"
             ));
-            text += "\nNames, addresses, messages and logs are not redacted, except for tokens and keys: read the files before you send \
-                 them.\n";
+            text += "\nNames, addresses, messages and logs are included, and only tokens and keys in them are redacted: read the \
+                 files before you send them.\n";
         }
         text
     }
@@ -216,7 +216,7 @@ management/events.json                500       293 KiB   12 objects, because of
 management/machinehealthchecks.json                       cannot list machinehealthchecks in namespace \"d\": forbidden for user \"ada\"
 
 kubeadmcontrolplane/c1-cp: debug bundle written to edge.tar.gz
-Names, addresses, messages and logs are not redacted, except for tokens and keys: read the files before you send them.
+Names, addresses, messages and logs are included, and only tokens and keys in them are redacted: read the files before you send them.
 "
         );
         assert_every_format(&report);

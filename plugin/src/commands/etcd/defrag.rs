@@ -159,12 +159,12 @@ async fn run_steps(
         // The previous steps may take minutes. In this time, another member may raise the alarm.
         match &alarms {
             Some(alarms) => goals.push(format!(
-                "{} and of each other member that has raised it by then",
+                "{}, and of any other member that raises it in the meantime",
                 disarm::goal(alarms, name)
             )),
             None if goals.is_empty() => {}
             None => goals.push(format!(
-                "disarm the alarm NOSPACE of each etcd member of control plane {name} that has raised it by then"
+                "disarm the alarm NOSPACE of any etcd member of control plane {name} that raises it in the meantime"
             )),
         }
     }

@@ -190,7 +190,7 @@ fn cleaning_remedy(customization: &ClusterDeploymentCustomization<'_>, name: &st
 
 /// How to free a customization whose holder is unknown.
 fn force_remedy(customization: &ClusterDeploymentCustomization<'_>, name: &str) -> String {
-    let free = "if nobody uses its names and addresses, free the customization first";
+    let free = "if nobody uses the names and addresses of the customization, free it first";
     if !is_name(name) {
         return free.to_owned();
     }

@@ -44,7 +44,7 @@ const RULES: &[Rule] = &[
               Machines differ from the existing ones.",
         operations: ON_UPDATE,
         scope: Scope::Transition,
-        source: "KubeadmControlPlane proposal, Create: all three stanzas should be specified",
+        source: "KubeadmControlPlane proposal, section \"Create\": all three stanzas should be specified",
         check: Check::ControlPlane(section_removed),
         cel: Cel::Faults(include_str!("cel/kubeadm-section-removed.cel")),
         ..Rule::USUAL

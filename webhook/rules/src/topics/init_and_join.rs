@@ -27,7 +27,7 @@ const RULES: &[Rule] = &[
               and later Machines can differ.",
         action: Action::Warn,
         scope: Scope::Object,
-        source: "KubeadmControlPlane proposal, Create: all three stanzas should be specified",
+        source: "KubeadmControlPlane proposal, section \"Create\": all three stanzas should be specified",
         check: Check::ControlPlane(section_missing),
         cel: Cel::Faults(include_str!("cel/kubeadm-section-missing.cel")),
         ..Rule::USUAL

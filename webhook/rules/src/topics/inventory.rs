@@ -25,8 +25,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "inventory-not-a-list",
         summary: "an inventory must be a list of entries",
-        why: "Hive's design document shows an inventory with a nested field, but Hive's API has only a list. \
-              The API server drops the unknown field, so the pool has no inventory.",
+        why: "Hive's design document puts the entries into a field of spec.inventory. In Hive's API, spec.inventory \
+              itself is the list, so the API server would reject the pool.",
         scope: Scope::Object,
         source: "Hive's CRD: spec.inventory itself is the list, not \
                  spec.inventory.ClusterDeploymentCustomizations as in the design document",

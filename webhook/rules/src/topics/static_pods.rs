@@ -2,7 +2,7 @@
 //!
 //! Users write the manifests, so the work of a review is limited: for each of the old and the new object, a
 //! review parses at most [`MAX_MANIFESTS`] files with [`MAX_BYTES`] in total, and at most [`MAX_EVENTS`] of
-//! each file.
+//! the YAML parser in each file.
 
 use serde_json::Value;
 
@@ -22,8 +22,8 @@ const MAX_BYTES: usize = 64 * 1024;
 /// cloud-controller-manager.
 const MAX_MANIFESTS: usize = 4;
 
-/// The maximum number of events in the YAML of a static Pod, and of events that its aliases repeat. A long Pod has
-/// about 500.
+/// The maximum number of events of the YAML parser (such as a scalar, or the start of a list) in a static Pod. The events that
+/// aliases repeat are counted separately, with the same limit. A long Pod has about 500 events.
 const MAX_EVENTS: usize = 5_000;
 
 /// A static Pod in `files` that can be read.

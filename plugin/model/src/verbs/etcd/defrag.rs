@@ -165,7 +165,7 @@ impl Defragmentation {
     fn refuse_unknown_members(&self, cluster: &EtcdCluster<'_>) -> Result<(), Refusal> {
         let why = match self.condition {
             None => "the other members are not healthy",
-            Some(_) => "the condition cannot be checked for these members",
+            Some(_) => "the condition of --when cannot be checked for these members",
         };
         let mut refusal = cluster.quorum_refusal(why.to_owned());
         let unknown = cluster
@@ -444,7 +444,7 @@ mod tests {
                 "none that responds",
                 |o| o.kill(3),
                 Err(&[
-                    "the condition cannot be checked for these members",
+                    "the condition of --when cannot be checked for these members",
                     "etcd member node-m3 does not respond: cannot connect: connection refused",
                 ]),
             ),
@@ -452,7 +452,7 @@ mod tests {
                 "an unknown size",
                 |o| o.status(3).db_size = 0,
                 Err(&[
-                    "the condition cannot be checked for these members",
+                    "the condition of --when cannot be checked for these members",
                     "etcd member node-m3 does not report the size of its database",
                 ]),
             ),

@@ -117,9 +117,9 @@ pub fn decide(machine: &MachineSnapshot, options: ReplaceOptions, now: Timestamp
     })
 }
 
-/// Whether `target` is the Machine of a dead member, and the blocker ends only when the dead members have been removed. No
-/// Machine joins before, so there is nothing to wait for. The end of a deletion changes nothing for etcd once the member of
-/// the deleted Machine is removed.
+/// Whether `target` is the Machine of a dead member, and there is no use in waiting for the blocker to end:
+/// - Until the dead members have been removed, no Machine joins, and the problems of their Machines remain.
+/// - If a Machine is being deleted and its member has left etcd, the end of the deletion changes nothing for etcd.
 fn ends_with_the_dead(observed: &Snapshot, target: &str, blocker: &Problem) -> bool {
     let casts_no_vote =
         |machine: &str| has_dead_member(observed, machine) || has_left_etcd(observed, machine);

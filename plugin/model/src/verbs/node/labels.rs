@@ -92,7 +92,7 @@ pub fn refuse_unconfirmed(decision: LabelDecision, confirmed: &BTreeSet<String>)
     LabelDecision::Refused(Refusal::new(
         RefusedBy::Command,
         vec![format!(
-            "another client added {} after you confirmed: run the command again",
+            "another client added labels after you confirmed ({}): run the command again",
             unconfirmed.join(", ")
         )],
     ))
@@ -220,7 +220,7 @@ mod tests {
         };
         assert_eq!(
             refusal.why,
-            ["another client added b after you confirmed: run the command again"]
+            ["another client added labels after you confirmed (b): run the command again"]
         );
     }
 

@@ -146,7 +146,7 @@ async fn restore(arguments: &RestoreArguments, session: &Session) -> anyhow::Res
 async fn snapshot_place(place: &SnapshotPlace, namespace: &str, name: &str) -> anyhow::Result<SnapshotPlace> {
     ensure!(
         !matches!(place, SnapshotPlace::Stdout),
-        "--from needs a file or an object, because the command reads the snapshot twice"
+        "--from cannot be - (stdin), because the command reads the snapshot twice: name a file or s3://BUCKET/NAME"
     );
     if !is_folder(place) {
         return Ok(place.clone());

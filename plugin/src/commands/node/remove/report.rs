@@ -160,7 +160,7 @@ impl RemovalReport<'_> {
             Result::Refused(_) => format!("{object} {not_removed}: refused by kubectl kcp\n"),
             Result::Stopped { removed_member, .. } => {
                 let what = if *removed_member {
-                    "it is cordoned, and its etcd member is removed"
+                    "the cordon remains, and the etcd member has been removed"
                 } else {
                     "only the cordon remains"
                 };

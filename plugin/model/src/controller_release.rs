@@ -71,9 +71,7 @@ impl Behaviour {
             Self::RequiresWorkingMachine => {
                 "a remediation requires another Machine with healthy control plane components"
             }
-            Self::RequiresMemberList => {
-                "a remediation requires a list of etcd members, so Machines with an external etcd are never remediated"
-            }
+            Self::RequiresMemberList => "a remediation requires a list of etcd members",
             Self::ReplacesDespiteUnhealthy => {
                 "after a remediation, the controller creates the replacement even if other Machines are unhealthy"
             }

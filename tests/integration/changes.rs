@@ -176,10 +176,13 @@ async fn a_dead_member_blocks_by_its_name(
     workload.inflict(Fault::Kill, dead).await?;
     let named = format!("etcd member {dead} of Machine {dead} does not respond: ");
     for (replicas, why) in [
-        ("1", "so it would begin a deletion that never ends: etcd refuses"),
+        (
+            "1",
+            "so the controller would begin a deletion that never ends: etcd refuses",
+        ),
         (
             "5",
-            "so it would create a Machine that never joins: etcd admits no new member",
+            "so the controller would create a Machine that never joins: etcd admits no new member",
         ),
     ] {
         let scale = ["scale", NAME, "--replicas", replicas];

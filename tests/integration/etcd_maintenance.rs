@@ -497,7 +497,7 @@ async fn by_one_command(
         without_alarm.code == 2
             && without_alarm
                 .stderr
-                .contains(", then disarm the alarm NOSPACE of each etcd member of control plane "),
+                .contains(", then disarm the alarm NOSPACE of any etcd member of control plane "),
         "{without_alarm}"
     );
     let events = management

@@ -56,7 +56,7 @@ pub(crate) async fn durations_are_compared(audit: &Audit<'_>) -> Result<()> {
     let kubelets = (
         "kubelet-certificates-expire-while-off",
         "FAIL",
-        "at least 36d12h of that remain",
+        "they are still valid for at least 36d12h",
     );
     audit
         .finds_with(

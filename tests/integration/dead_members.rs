@@ -22,6 +22,9 @@ use crate::shared::with_controllers;
 
 const NAME: &str = "edge";
 
+/// A version of Kubernetes whose kubeadm joins if a majority of etcd's members responds.
+const KUBEADM_WITH_MAJORITY: &str = "v1.36.3";
+
 /// etcd's reply to a change of its members that it refuses.
 const REFUSED_BY_ETCD: &str = "etcdserver: unhealthy cluster";
 
@@ -49,7 +52,7 @@ struct Scene<'m> {
 }
 
 async fn deletions_that_etcd_refuses(management: &ManagementCluster, namespace: &'static str) -> Result<()> {
-    let scene = Scene::begin(management, namespace, 3).await?;
+    let scene = Scene::begin(management, namespace, 3, "v1.34.2").await?;
     scene.cluster.check_health().await?;
     scene
         .remediation_of_a_live_member()
@@ -67,7 +70,7 @@ async fn deletions_that_etcd_refuses(management: &ManagementCluster, namespace: 
 }
 
 async fn joins_that_etcd_refuses(management: &ManagementCluster, namespace: &'static str) -> Result<()> {
-    let scene = Scene::begin(management, namespace, 5).await?;
+    let scene = Scene::begin(management, namespace, 5, KUBEADM_WITH_MAJORITY).await?;
     scene
         .replacements_of_two_dead_members()
         .await
@@ -84,8 +87,9 @@ impl<'m> Scene<'m> {
         management: &'m ManagementCluster,
         namespace: &'static str,
         replicas: u32,
+        version: &str,
     ) -> Result<Self> {
-        let cluster = Cluster::create(management.client(), namespace, NAME, replicas, "v1.34.2").await?;
+        let cluster = Cluster::create(management.client(), namespace, NAME, replicas, version).await?;
         let replicas = usize::try_from(replicas)?;
         cluster.settled(replicas).await?;
         let scene = Self {

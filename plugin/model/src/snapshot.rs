@@ -29,6 +29,7 @@ use kcp_api::{
     cluster::{Topology, TopologyControlPlane},
     names::label,
 };
+use kcp_rules::syntax::parse_version;
 
 use certificates::Certificate;
 pub use drain::DrainObjects;
@@ -383,8 +384,23 @@ impl Snapshot {
         };
         match survey.members(&self.machines) {
             EtcdMembers::Unread if survey.api_server_lacks_etcd => self.members_without_quorum(),
+            EtcdMembers::Read(mut members) if self.kubeadm_needs_every_member() => {
+                for member in &mut members {
+                    member.joins_need_every_voter = true;
+                }
+                EtcdMembers::Read(members)
+            }
             members => members,
         }
+    }
+
+    /// Whether kubeadm on a new Machine joins only if every etcd member responds (its phase `check-etcd`). kubeadm 1.36.1 and later
+    /// need a majority (kubernetes/kubernetes#138403). So do the last patch versions of earlier minor versions; this function counts
+    /// them as old.
+    fn kubeadm_needs_every_member(&self) -> bool {
+        let version = self.control_plane.spec.version.as_deref();
+        let version = version.and_then(|version| parse_version(version).ok());
+        version.is_none_or(|version| (version.major, version.minor, version.patch) < (1, 36, 1))
     }
 
     /// Whether a condition of the Machine, or the pod on its node, says that the Machine's etcd member is

@@ -97,7 +97,8 @@ pub struct EtcdMember {
     pub is_joining: bool,
     /// Whether only clients cannot connect to the member, because its serving certificate has expired.
     pub refuses_only_clients: bool,
-    /// [`quorum::joins_need_every_voter`] of the member's version; also true if the version is unknown.
+    /// [`quorum::joins_need_every_voter`] of the member's version; also true if the version is unknown, or if kubeadm on a new Machine
+    /// needs every member.
     pub joins_need_every_voter: bool,
 }
 

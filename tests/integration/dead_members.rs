@@ -22,9 +22,6 @@ use crate::shared::with_controllers;
 
 const NAME: &str = "edge";
 
-/// A version of Kubernetes whose kubeadm joins if a majority of etcd's members responds.
-const KUBEADM_WITH_MAJORITY: &str = "v1.36.3";
-
 /// etcd's reply to a change of its members that it refuses.
 const REFUSED_BY_ETCD: &str = "etcdserver: unhealthy cluster";
 
@@ -52,7 +49,7 @@ struct Scene<'m> {
 }
 
 async fn deletions_that_etcd_refuses(management: &ManagementCluster, namespace: &'static str) -> Result<()> {
-    let scene = Scene::begin(management, namespace, 3, "v1.34.2").await?;
+    let scene = Scene::begin(management, namespace, 3).await?;
     scene.cluster.check_health().await?;
     scene
         .remediation_of_a_live_member()
@@ -70,7 +67,7 @@ async fn deletions_that_etcd_refuses(management: &ManagementCluster, namespace: 
 }
 
 async fn joins_that_etcd_refuses(management: &ManagementCluster, namespace: &'static str) -> Result<()> {
-    let scene = Scene::begin(management, namespace, 5, KUBEADM_WITH_MAJORITY).await?;
+    let scene = Scene::begin(management, namespace, 5).await?;
     scene
         .replacements_of_two_dead_members()
         .await
@@ -87,9 +84,8 @@ impl<'m> Scene<'m> {
         management: &'m ManagementCluster,
         namespace: &'static str,
         replicas: u32,
-        version: &str,
     ) -> Result<Self> {
-        let cluster = Cluster::create(management.client(), namespace, NAME, replicas, version).await?;
+        let cluster = Cluster::create(management.client(), namespace, NAME, replicas, "v1.34.2").await?;
         let replicas = usize::try_from(replicas)?;
         cluster.settled(replicas).await?;
         let scene = Self {
@@ -206,14 +202,6 @@ impl<'m> Scene<'m> {
                 (action, step.get("neverEnds").is_some())
             })
             .collect();
-        if self.admits_members_by_quorum().await? {
-            ensure!(steps.iter().all(|(_, never_ends)| !never_ends), "{plan:#}");
-            self.pause(false).await?;
-            for dead in [first, second] {
-                self.is_gone(dead).await?;
-            }
-            return self.is_healthy(5).await;
-        }
         ensure!(steps == [("delete", false), ("create", true)], "{plan:#}");
         self.pause(false).await?;
         let (gone, left) = wait::until("Cluster API replaces one of them", || async {
@@ -320,13 +308,6 @@ impl<'m> Scene<'m> {
             .await?;
         ensure!(events.stdout.contains("EtcdMemberRemoved"), "{events}");
         Ok(())
-    }
-
-    /// Whether etcd admits a member beside a dead one, because the others are a quorum (etcd-io/etcd#21641).
-    async fn admits_members_by_quorum(&self) -> Result<bool> {
-        let version = self.workload.etcd().await?.status().await?.version;
-        let numbers: Result<Vec<u64>, _> = version.split('.').map(str::parse).collect();
-        Ok(numbers.with_context(|| version.clone())? >= vec![3, 6, 11])
     }
 
     /// The ID of the etcd member of a Machine.

@@ -44,8 +44,6 @@ pub struct Member {
 #[derive(Debug, Deserialize)]
 pub struct Status {
     pub header: Header,
-    /// The version of etcd that the member runs.
-    pub version: String,
     /// The leader's id; `0` if there is none.
     #[serde(default = "zero")]
     pub leader: String,

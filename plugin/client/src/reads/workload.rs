@@ -544,8 +544,8 @@ mod tests {
         assert_eq!(
             failure.hint.as_deref(),
             Some(
-                "check the credentials in the kubeconfig in Secret edge-kubeconfig; a client certificate there has not expired, \
-                 but the API server may trust another CA"
+                "check the credentials in the kubeconfig in Secret edge-kubeconfig; if it contains a client certificate, this has not \
+                 expired, but the API server may trust another CA"
             )
         );
     }

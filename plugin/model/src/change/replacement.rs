@@ -80,8 +80,8 @@ impl Replacement {
 /// Returns the state of the announced replacement. `target` is the Machine that the command changes; the replacement of
 /// this Machine never blocks the command.
 ///
-/// Nothing blocks the replacement of a Machine whose etcd member is dead. Until every dead member has been removed, etcd
-/// admits no new member, so the announced replacement cannot be completed. The removal of a dead member costs etcd nothing.
+/// Nothing blocks the replacement of a Machine whose etcd member is dead: the removal of a dead member costs etcd nothing, and until
+/// then, etcd may admit no new member, so the announced replacement could wait for ever.
 pub fn replacement_state(observed: &Snapshot, target: Option<&str>, now: Timestamp) -> ReplacementState {
     let announced = announced_state(observed, target, now);
     let is_in_progress = matches!(announced, ReplacementState::InProgress { .. });

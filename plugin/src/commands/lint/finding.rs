@@ -182,7 +182,7 @@ impl LintRule {
             Self::KeyDuplicate => "a field must occur only once in an object",
             Self::Unrendered => "lint must get whole objects: no patches and no templates",
             Self::FieldInvalid => "a field must have a value that the schema of the kind allows",
-            Self::FieldMoved => "a field must exist in the `apiVersion` of the object",
+            Self::FieldMoved => "a field must exist in the `apiVersion`, and Cluster API must use it",
             Self::FieldUnknown => "a field must be one that the kind has",
             Self::InventoryDropped => "the server must keep the inventory of a ClusterPool",
         }
@@ -205,7 +205,7 @@ impl LintRule {
             Self::FieldInvalid => "An API server rejects the object.",
             Self::FieldMoved => {
                 "An API server drops a field that the version does not have, and rejects a field that has another type in this \
-                 version."
+                 version; Cluster API loses some fields of v1beta1 when it converts the object to v1beta2."
             }
             Self::FieldUnknown => "An API server drops the field, so the field has no effect.",
             Self::InventoryDropped => {

@@ -68,8 +68,8 @@ impl FailureContext {
             Error::Unauthorized { .. } => match &self.expired {
                 Some(expired) => expired.renewal.clone(),
                 None => format!(
-                    "check the credentials in {kubeconfig}; a client certificate there has not expired, but the API server may \
-                     trust another CA"
+                    "check the credentials in {kubeconfig}; if it contains a client certificate, this has not expired, but the API \
+                     server may trust another CA"
                 ),
             },
             Error::Forbidden { action, .. } => {
@@ -132,8 +132,8 @@ mod tests {
                 &failures(),
                 &rejected,
                 rejected_by.to_owned(),
-                "check the credentials in the kubeconfig in Secret edge-kubeconfig; a client certificate there has not expired, \
-                 but the API server may trust another CA",
+                "check the credentials in the kubeconfig in Secret edge-kubeconfig; if it contains a client certificate, this has not \
+                 expired, but the API server may trust another CA",
             ),
             (
                 &expired,

@@ -118,7 +118,7 @@ pub fn decide(machine: &MachineSnapshot, options: ReplaceOptions, now: Timestamp
 }
 
 /// Whether `target` is the Machine of a dead member, and there is no use in waiting for the blocker to end:
-/// - Until the dead members have been removed, no Machine joins, and the problems of their Machines remain.
+/// - Until the dead members have been removed, the problems of their Machines remain, and a Machine that joins may have to wait.
 /// - If a Machine is being deleted and its member has left etcd, the end of the deletion changes nothing for etcd.
 fn ends_with_the_dead(observed: &Snapshot, target: &str, blocker: &Problem) -> bool {
     let casts_no_vote =

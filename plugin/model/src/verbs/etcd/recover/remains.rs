@@ -152,7 +152,7 @@ pub(super) fn choose<'h>(
         if first.is_none() {
             return Err(restore_refusal(
                 observed,
-                "etcd can continue on no host: each control plane Machine is being deleted or has no Node",
+                "etcd can continue on no host: no control plane Machine that stays has a Node",
             ));
         }
         return Ok(first.filter(|_| staying.next().is_none()));
@@ -287,7 +287,7 @@ mod tests {
                 |o| (1..=3).for_each(|number| delete(o, number)),
                 None,
                 Err(format!(
-                    "etcd can continue on no host: each control plane Machine is being deleted or has no Node; {copy}"
+                    "etcd can continue on no host: no control plane Machine that stays has a Node; {copy}"
                 )),
             ),
             (
@@ -295,8 +295,8 @@ mod tests {
                 |o| o.machines.clear(),
                 None,
                 Err(
-                    "etcd can continue on no host: each control plane Machine is being deleted or has no Node; restore a snapshot \
-                     into a new Cluster: https://etcd.io/docs/v3.6/op-guide/recovery/"
+                    "etcd can continue on no host: no control plane Machine that stays has a Node; restore a snapshot into a new \
+                     Cluster: https://etcd.io/docs/v3.6/op-guide/recovery/"
                         .to_owned(),
                 ),
             ),

@@ -227,8 +227,7 @@ fn judge(observed: &Snapshot) -> Result<EtcdCluster<'_>, Refusal> {
     };
     if !cluster.healthy_voters().any(|(member, _)| stays(&member.name)) {
         return Err(refusal(
-            "each Machine with a healthy member of etcd is being deleted, so etcd would lose its data with these Machines: save a \
-             snapshot"
+            "no healthy member of etcd runs on a Machine that stays, so etcd would lose its data with these Machines: save a snapshot"
                 .to_owned(),
         ));
     }
@@ -606,8 +605,8 @@ mod tests {
             (
                 "the Machine of the member is being deleted",
                 |o| delete(o, 1),
-                "each Machine with a healthy member of etcd is being deleted, so etcd would lose its data with these Machines: \
-                 save a snapshot",
+                "no healthy member of etcd runs on a Machine that stays, so etcd would lose its data with these Machines: save a \
+                 snapshot",
             ),
             (
                 "the Machines could not be read",

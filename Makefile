@@ -85,7 +85,7 @@ test-recovery: ## lose two of three real machines, and recover etcd, ROUNDS time
 
 # Each version takes as long as the integration tests of `make test`.
 .PHONY: support-matrix
-support-matrix: ## run the integration tests with other versions of Kubernetes and Cluster API, and print a table; builds them once
+support-matrix: ## run the integration tests with other versions of Kubernetes, etcd and Cluster API, and print a table; builds them once
 	@tests/support-matrix
 
 .PHONY: unit

@@ -124,6 +124,12 @@ soak: assets ## run RUNS randomized runs of pool lessees whose writes fail, from
 	cargo build --quiet --release --locked --package kubectl-kcp --package kcp-tests --bin kubectl-kcp --bin supervise --bin soak
 	$(target)/release/soak $(RUNS) $(SEED)
 
+.PHONY: soak-sets
+soak-sets: ROUNDS ?= 10000
+soak-sets: assets ## let lessees compete for overlapping sets of entries in ROUNDS rounds, for about an hour
+	cargo build --quiet --release --locked --package kubectl-kcp --package kcp-tests --bin kubectl-kcp --bin supervise --bin soak
+	$(target)/release/soak sets $(ROUNDS)
+
 .PHONY: simulate
 simulate: RUNS ?= 100000
 simulate: ## simulate RUNS schedules of the lease protocol, from SEED on, with faults and kills; a failure says the seed

@@ -9,6 +9,7 @@
 //! - [`random_run`], `lessee`, [`counts`]: eight lessees, four entries, and faults chosen by a seed
 //! - [`stand_in_hive`], `claim_run`: lessees that claim clusters from a stand-in for Hive
 //! - [`naive`]: leases of scripts without `kubectl kcp`
+//! - [`sets`]: lessees of overlapping sets
 //! - [`waiting`]: in which order lessees that wait are served
 
 pub mod claim;
@@ -26,6 +27,7 @@ pub mod pool;
 pub mod random;
 pub mod random_run;
 pub mod server;
+pub mod sets;
 mod shifted_clock;
 pub mod stand_in_hive;
 pub mod verb;

@@ -16,8 +16,9 @@ use kcp_tests::pools::command::CommandOutput;
 use kcp_tests::pools::fault::{FAULTS, FaultPlan};
 use kcp_tests::pools::pool::Pool;
 use kcp_tests::pools::server::PoolServer;
+use kcp_tests::pools::sets::{HeldSet, check_sets, compete_for_sets};
 use kcp_tests::pools::verb::LEASE_TWO;
-use kcp_tests::pools::version::{Entry, Revision, Version};
+use kcp_tests::pools::version::Revision;
 use kcp_tests::wait::until;
 use serde_json::Value;
 
@@ -32,14 +33,6 @@ struct Hosts<'s> {
 }
 
 type Waiting<'h> = Pin<Box<dyn Future<Output = CommandOutput> + 'h>>;
-
-/// A set of entries, and between which revisions a lessee had it.
-struct Had {
-    lessee: String,
-    entries: Vec<String>,
-    from: Revision,
-    until: Revision,
-}
 
 impl<'s> Hosts<'s> {
     async fn create(server: &'s PoolServer, namespace: &str) -> Self {
@@ -114,39 +107,25 @@ impl<'s> Hosts<'s> {
     }
 
     /// Waits until the lessee has its set, and releases it. Returns the set.
-    async fn serve(&self, lessee: &str, waiting: impl Future<Output = CommandOutput>) -> Had {
+    async fn serve(&self, lessee: &str, waiting: impl Future<Output = CommandOutput>) -> HeldSet {
         let ended = waiting.await;
         assert_eq!(ended.code, Some(0), "{ended}");
-        let from = self.revision().await;
+        let first = self.revision().await;
         let entries = ended
             .leases()
             .unwrap()
             .into_iter()
             .map(|(name, _)| name)
             .collect();
-        let until = self.revision().await;
+        let last = self.revision().await;
         self.release(lessee).await;
-        Had {
+        HeldSet {
             lessee: lessee.to_owned(),
             entries,
-            from,
-            until,
+            first,
+            last,
         }
     }
-}
-
-/// Whether the entry was held by the lessee in each version from `from` to `until`.
-fn is_held(had: &Had, name: &str, versions: &[Version<Entry>]) -> bool {
-    let of_entry = versions
-        .iter()
-        .filter(|version| version.name == name && version.revision <= had.until);
-    let (before, during): (Vec<_>, Vec<_>) = of_entry.partition(|version| version.revision <= had.from);
-    let mut in_force = before.last().into_iter().chain(&during);
-    let is_lessees = |version: &&&Version<Entry>| {
-        let object = version.object.as_ref();
-        object.is_some_and(|entry| entry.cluster_deployment.as_deref() == Some(&had.lessee))
-    };
-    in_force.all(|version| is_lessees(&version))
 }
 
 /// Runs rounds in which lessees of these numbers of entries wait at the same time, in this order. Each number and the next one
@@ -167,33 +146,16 @@ async fn rounds(server: &PoolServer, namespace: &str, counts: &[usize], rounds: 
         let lessees = names.iter().zip(waiting);
         let lessees = lessees.map(|(name, waiting)| hosts.serve(name, waiting));
         let lessees = futures_util::future::join_all(lessees).await;
-        for (had, count) in lessees.iter().zip(counts) {
-            assert_eq!(had.entries.len(), *count, "{}", had.lessee);
+        for (held, count) in lessees.iter().zip(counts) {
+            assert_eq!(held.entries.len(), *count, "{}", held.lessee);
         }
-        let order: Vec<_> = lessees.iter().map(|had| had.from).collect();
+        let order: Vec<_> = lessees.iter().map(|held| held.first).collect();
         assert!(order.is_sorted(), "round {round}: {order:?}");
         assert_eq!(hosts.held().await, BTreeMap::new(), "round {round}");
         sets.extend(lessees);
     }
     let versions = server.history().take(namespace).await.unwrap().entries;
-    for had in &sets {
-        for name in &had.entries {
-            assert!(is_held(had, name, &versions), "{} of {}", name, had.lessee);
-        }
-    }
-    // Nobody takes an entry from another lessee.
-    let mut holders = BTreeMap::new();
-    for version in &versions {
-        let holder = version
-            .object
-            .as_ref()
-            .and_then(|entry| entry.cluster_deployment.as_deref());
-        let before = holders.insert(version.name.as_str(), holder).flatten();
-        assert!(
-            before.is_none() || holder.is_none() || before == holder,
-            "{version:?}"
-        );
-    }
+    check_sets(&sets, &versions).unwrap();
 }
 
 #[test]
@@ -206,6 +168,11 @@ fn two_lessees_of_overlapping_sets_are_served_in_thirty_rounds() {
 #[ignore = "takes minutes: make test-long"]
 fn four_lessees_of_overlapping_sets_are_served_in_order_in_thirty_rounds() {
     with_pools(async |server| rounds(server, "several-four", &[3, 2, 3, 2], 30).await);
+}
+
+#[test]
+fn lessees_that_wait_for_overlapping_sets_neither_block_nor_share() {
+    with_pools(async |server| compete_for_sets(server, "several-competing", 4).await.unwrap());
 }
 
 /// Without a queue, so that they meet while they write.

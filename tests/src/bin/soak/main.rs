@@ -1,6 +1,8 @@
 //! `soak RUNS [SEED]` runs randomized runs of lessees with faults, with consecutive seeds, and restarts the API server
 //! in the middle of every fifty. It saves its progress in `soak.json` in the target folder. From there, the same command
 //! resumes after an interrupt or after an hour. Exit code 1: a run failed. 2: not all runs are done.
+//!
+//! `soak sets ROUNDS` lets two or three lessees compete for overlapping sets of entries, ROUNDS times. Exit code 1: a round failed.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
 
@@ -16,6 +18,7 @@ use futures_util::stream::{self, StreamExt as _};
 use kcp_tests::pools::counts::Counts;
 use kcp_tests::pools::random_run::{Tolerance, random_run};
 use kcp_tests::pools::server::PoolServer;
+use kcp_tests::pools::sets::compete_for_sets;
 use kcp_tests::products;
 use kcp_tests::run::{Run, random};
 use tokio::runtime::Runtime;
@@ -26,7 +29,13 @@ use crate::state::State;
 /// The runs between two restarts of the API server, and between two writes of the progress.
 const BATCH: u64 = 50;
 
-/// Concurrent runs. Each has eight lessees, most of which wait for others or for the end of a lease.
+/// The argument with which lessees compete for sets of entries.
+const SETS: &str = "sets";
+
+/// The rounds of sets in one pool.
+const SETS_BATCH: usize = 50;
+
+/// Concurrent runs or pools. Their lessees mostly wait for others or for the end of a lease.
 const AT_ONCE: usize = 10;
 
 /// The most time that one call takes.
@@ -62,8 +71,13 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<Verdict> {
-    const USAGE: &str = "usage: soak RUNS [SEED]";
-    let mut arguments = env::args().skip(1).map(|number| number.parse().context(USAGE));
+    const USAGE: &str = "usage: soak RUNS [SEED], or soak sets ROUNDS";
+    let mut arguments = env::args().skip(1).peekable();
+    if arguments.next_if_eq(SETS).is_some() {
+        let rounds = arguments.next().context(USAGE)?.parse().context(USAGE)?;
+        return compete_in_batches(rounds);
+    }
+    let mut arguments = arguments.map(|number| number.parse().context(USAGE));
     let runs = arguments.next().context(USAGE)??;
     let seed = arguments.next().transpose()?;
     let file = products::target()?.join("soak.json");
@@ -76,6 +90,34 @@ fn run() -> Result<Verdict> {
     Runtime::new()?.block_on(async {
         let run = Run::begin()?;
         let verdict = soak(&run, runs, &mut state, |state| state.save(&file)).await;
+        run.ended().await?;
+        verdict
+    })
+}
+
+fn compete_in_batches(rounds: usize) -> Result<Verdict> {
+    Runtime::new()?.block_on(async {
+        let run = Run::begin()?;
+        let started = Instant::now();
+        let verdict = async {
+            let server = PoolServer::start(&run).await?;
+            let batches = (0..rounds).step_by(SETS_BATCH).map(async |first| {
+                let batch = SETS_BATCH.min(rounds - first);
+                compete_for_sets(&server, &format!("sets-{first}"), batch).await?;
+                anyhow::Ok(batch)
+            });
+            let mut batches = stream::iter(batches).buffer_unordered(AT_ONCE);
+            let mut done = 0;
+            while let Some(batch) = batches.next().await {
+                match batch {
+                    Ok(batch) => done += batch,
+                    Err(error) => return Ok(Verdict::Broken(error)),
+                }
+                println!("{done} rounds in {} s", started.elapsed().as_secs());
+            }
+            anyhow::Ok(Verdict::Kept)
+        };
+        let verdict = verdict.await;
         run.ended().await?;
         verdict
     })

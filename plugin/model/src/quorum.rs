@@ -21,8 +21,9 @@ pub struct Member {
     pub is_joining: bool,
     /// Whether the member is a voter that has stopped, or is cut off, so that the other members are not connected to it.
     pub is_dead: bool,
-    /// Whether the member admits a new member only if it is connected to every voter ([`joins_need_every_voter`]).
-    pub joins_need_every_voter: bool,
+    /// Whether the member admits a new member if it is connected to a quorum of the voters ([`admits_by_quorum`]). Other members must be
+    /// connected to every voter.
+    pub admits_by_quorum: bool,
     /// Whether the member's health is unknown: neither the member nor a condition of its Machine reports it.
     /// The controller then counts the member as unhealthy.
     pub is_unknown: bool,
@@ -36,13 +37,13 @@ impl Member {
     }
 }
 
-/// Whether a member of this version of etcd admits a new member only if it is connected to every voter. Later versions only require
-/// that it is connected to a quorum, counted with the new member (etcd-io/etcd#21641).
-pub fn joins_need_every_voter(version: &Version) -> bool {
+/// Whether a member of this version of etcd admits a new member if it is connected to a quorum, counted with the new member. Earlier
+/// versions must be connected to every voter (etcd-io/etcd#21641).
+pub fn admits_by_quorum(version: &Version) -> bool {
     match (version.major, version.minor) {
-        (3, 5) => version.patch < 31,
-        (3, 6) => version.patch < 11,
-        (major, minor) => (major, minor) < (3, 5),
+        (3, 5) => version.patch >= 31,
+        (3, 6) => version.patch >= 11,
+        (major, minor) => (major, minor) > (3, 6),
     }
 }
 
@@ -98,7 +99,7 @@ impl EtcdRefusal {
             unhealthy: voters.filter(|member| member.is_dead).count() + 1,
             starting: 0,
         };
-        if with_new.has_quorum() && connected.all(|member| !member.joins_need_every_voter) {
+        if with_new.has_quorum() && connected.all(|member| member.admits_by_quorum) {
             return None;
         }
         Self::new(RefusedChange::Join, members)
@@ -302,7 +303,7 @@ impl fmt::Display for Votes {
 mod tests {
     use semver::Version;
 
-    use super::{Change, EtcdRefusal, Member, Votes, joins_need_every_voter};
+    use super::{Change, EtcdRefusal, Member, Votes, admits_by_quorum};
 
     /// A member for each letter: `h`ealthy, `u`nhealthy, `l`earner, `L`earner that is unhealthy, `-` not started.
     fn members(letters: &str) -> Vec<Member> {
@@ -386,12 +387,12 @@ mod tests {
             // etcd has lost its quorum.
             ("huu", false, false),
         ] {
-            for (joins_need_every_voter, expected) in [(true, strict), (false, by_quorum)] {
+            for (admits_by_quorum, expected) in [(false, strict), (true, by_quorum)] {
                 let mut members = members(letters);
                 for (member, letter) in members.iter_mut().zip(letters.chars()) {
                     member.is_dead = letter == 'u';
                     // The version of a dead member does not matter.
-                    member.joins_need_every_voter = joins_need_every_voter || member.is_dead;
+                    member.admits_by_quorum = admits_by_quorum && !member.is_dead;
                 }
                 assert_eq!(EtcdRefusal::of_join(&members).is_some(), expected, "{letters}");
             }
@@ -402,16 +403,16 @@ mod tests {
     #[test]
     fn newer_versions_admit_a_member_by_quorum() {
         for (version, expected) in [
-            ("3.4.37", true),
-            ("3.5.27", true),
-            ("3.5.31", false),
-            ("3.6.10", true),
-            ("3.6.11", false),
-            ("3.7.0", false),
-            ("4.0.0", false),
+            ("3.4.37", false),
+            ("3.5.27", false),
+            ("3.5.31", true),
+            ("3.6.10", false),
+            ("3.6.11", true),
+            ("3.7.0", true),
+            ("4.0.0", true),
         ] {
             let parsed = Version::parse(version).expect("a version");
-            assert_eq!(joins_need_every_voter(&parsed), expected, "{version}");
+            assert_eq!(admits_by_quorum(&parsed), expected, "{version}");
         }
     }
 

@@ -386,7 +386,7 @@ impl Snapshot {
             EtcdMembers::Unread if survey.api_server_lacks_etcd => self.members_without_quorum(),
             EtcdMembers::Read(mut members) if self.kubeadm_needs_every_member() => {
                 for member in &mut members {
-                    member.joins_need_every_voter = true;
+                    member.admits_by_quorum = false;
                 }
                 EtcdMembers::Read(members)
             }

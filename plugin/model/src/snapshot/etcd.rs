@@ -97,9 +97,9 @@ pub struct EtcdMember {
     pub is_joining: bool,
     /// Whether only clients cannot connect to the member, because its serving certificate has expired.
     pub refuses_only_clients: bool,
-    /// [`quorum::joins_need_every_voter`] of the member's version; also true if the version is unknown, or if kubeadm on a new Machine
-    /// needs every member.
-    pub joins_need_every_voter: bool,
+    /// [`quorum::admits_by_quorum`] of the member's version; false if the version is unknown, or if kubeadm on a new Machine needs every
+    /// member.
+    pub admits_by_quorum: bool,
 }
 
 impl EtcdMember {
@@ -124,7 +124,7 @@ impl EtcdMember {
             is_reported_unhealthy: false,
             is_joining: self.is_joining,
             is_dead: self.is_dead(),
-            joins_need_every_voter: self.joins_need_every_voter,
+            admits_by_quorum: self.admits_by_quorum,
             is_unknown: false,
             machine: machine.map(str::to_owned),
         }
@@ -285,9 +285,9 @@ impl EtcdSurvey {
                 fault: self.fault(member, list.cluster_id),
                 is_joining: false,
                 refuses_only_clients: self.refuses_only_clients(member),
-                joins_need_every_voter: self
+                admits_by_quorum: self
                     .version(member)
-                    .is_none_or(|version| quorum::joins_need_every_voter(&version)),
+                    .is_some_and(|version| quorum::admits_by_quorum(&version)),
             })
             .collect();
         mark_joining(&mut members, machines);

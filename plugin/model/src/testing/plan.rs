@@ -97,7 +97,6 @@ pub fn state(machines: &str) -> PlanState {
             is_learner: learners.contains(&replica.name.as_str()),
             is_healthy: !replica.has_fault("EtcdMemberHealthy") && !replica.has_unhealthy_member,
             is_dead: replica.has_unhealthy_member,
-            joins_need_every_voter: true,
             machine: Some(replica.name.clone()),
             ..Member::default()
         })

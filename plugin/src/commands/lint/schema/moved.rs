@@ -251,7 +251,7 @@ impl Versions {
     /// The fields of another version in an unknown field: the field itself, or fields inside it.
     pub(super) fn moved(&self, path: &str, value: &LocatedValue) -> Vec<Moved> {
         let mut found = Vec::new();
-        self.search(path, value, &mut found);
+        search(path, value, &|path, value| self.row(path, value), &mut found);
         if found.is_empty() && self.other_schema.at(path).is_some() {
             let (own, other) = (self.own, self.other);
             found.push(Moved {
@@ -271,42 +271,30 @@ impl Versions {
     pub(super) fn lost(&self, object: &LocatedValue) -> Vec<Moved> {
         let mut found = Vec::new();
         if self.own == "v1beta1" {
-            self.search_lost("", object, &mut found);
+            search(
+                "",
+                object,
+                &|path, value| self.lost_field(path, value),
+                &mut found,
+            );
         }
         found
     }
 
-    fn search_lost(&self, path: &str, value: &LocatedValue, found: &mut Vec<Moved>) {
+    fn lost_field(&self, path: &str, value: &LocatedValue) -> Option<Moved> {
         let is_lost = |row: &Move| {
             matches!(row.difference, Difference::Removed(FROM_CLUSTER))
                 && prefix(path, row.v1beta1).is_some()
                 && self.own_schema.at(path).is_some()
         };
-        if MOVES.iter().any(is_lost) {
-            found.push(Moved {
-                path: path.to_owned(),
-                target: None,
-                message: format!(
-                    "since release 1.11, Cluster API silently ignores this field: {FROM_CLUSTER}; set the value there, and remove \
-                     this field"
-                ),
-            });
-        } else if let YamlNode::Object(fields) = &value.node {
-            let separator = if path.is_empty() { "" } else { "." };
-            for (name, field) in fields.iter().filter(|(_, field)| !field.is_null()) {
-                self.search_lost(&format!("{path}{separator}{name}"), field, found);
-            }
-        }
-    }
-
-    fn search(&self, path: &str, value: &LocatedValue, found: &mut Vec<Moved>) {
-        if let Some(moved) = self.row(path, value) {
-            found.push(moved);
-        } else if let YamlNode::Object(fields) = &value.node {
-            for (name, field) in fields {
-                self.search(&format!("{path}.{name}"), field, found);
-            }
-        }
+        (!value.is_null() && MOVES.iter().any(is_lost)).then(|| Moved {
+            path: path.to_owned(),
+            target: None,
+            message: format!(
+                "since release 1.11, Cluster API silently ignores this field: {FROM_CLUSTER}; set the value there, and remove this \
+                 field"
+            ),
+        })
     }
 
     /// A field that has this type in the other version.
@@ -419,6 +407,23 @@ fn converted(difference: Difference, is_current: bool, value: &LocatedValue) -> 
             Some(format!("{}: {:?}", text("name")?, text("value")?))
         }
         _ => None,
+    }
+}
+
+/// Collects what `find` returns for the value at the path, or else for the fields inside it.
+fn search(
+    path: &str,
+    value: &LocatedValue,
+    find: &impl Fn(&str, &LocatedValue) -> Option<Moved>,
+    found: &mut Vec<Moved>,
+) {
+    if let Some(moved) = find(path, value) {
+        found.push(moved);
+    } else if let YamlNode::Object(fields) = &value.node {
+        let separator = if path.is_empty() { "" } else { "." };
+        for (name, field) in fields {
+            search(&format!("{path}{separator}{name}"), field, find, found);
+        }
     }
 }
 

@@ -309,19 +309,23 @@ fn unknown_holder_finding(
     options: &RepairOptions<'_>,
     users: &[&ClusterDeployment],
 ) -> LeaseProblem {
+    if snapshot.cluster_deployments().is_none() {
+        let why = may_be_used(&why);
+        return LeaseProblem::of_entry(entry, Cause::Unknown { why }, Remedy::None);
+    }
     let remedy = match users {
-        [] if options.is_forced(entry) && snapshot.cluster_deployments().is_none() => {
-            let why = format!(
-                "{why}, and a cluster may still use the entry; you are not allowed to list \
-                 clusterdeployments.hive.openshift.io"
-            );
-            return LeaseProblem::of_entry(entry, Cause::InUse { why }, Remedy::None);
-        }
         [] if options.is_forced(entry) => given_back(snapshot, entry),
         [] => Remedy::Force,
         _ => Remedy::None,
     };
     LeaseProblem::of_entry(entry, Cause::Unknown { why }, remedy)
+}
+
+/// Why an entry is not freed if its cluster cannot be listed.
+fn may_be_used(why: &str) -> String {
+    format!(
+        "{why}, and a cluster may still use the entry; you are not allowed to list clusterdeployments.hive.openshift.io"
+    )
 }
 
 /// The remedy that ends the lease of an entry by force. If it is unknown whether the entry must be cleaned, `--force` ends the
@@ -399,10 +403,7 @@ fn not_freed_finding(
         ));
     }
     if snapshot.cluster_deployments().is_none() {
-        return used(format!(
-            "{holder} holds the entry, and a cluster may still use it; you are not allowed to list \
-             clusterdeployments.hive.openshift.io"
-        ));
+        return used(may_be_used(&format!("{holder} holds the entry")));
     }
     // Suggest no command with other text, because a shell would interpret it.
     let is_name = |name: &str| is_dns1123_subdomain(name.as_bytes());

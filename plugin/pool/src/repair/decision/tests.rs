@@ -337,19 +337,30 @@ fn force_frees_nothing_if_the_clusters_are_unknown() {
     let forced = ["a".to_owned()];
     let mut newer = leased(&lease("us", Some(LONG_AGO)));
     newer["status"]["conditions"][1]["message"] = "v2 anything".into();
-    for (case, object) in [
-        ("unreadable", newer),
-        ("without a holder", entry("False", None)),
-        ("never ends", leased(&lease("us", None))),
-        ("without a record", entry("False", Some("us"))),
+    // Without and with `--force`.
+    for (case, object, without, with) in [
+        ("unreadable", newer, Some("unknown none"), "unknown none"),
+        (
+            "without a holder",
+            entry("False", None),
+            Some("unknown none"),
+            "unknown none",
+        ),
+        ("never ends", leased(&lease("us", None)), None, "in-use none"),
+        (
+            "without a record",
+            entry("False", Some("us")),
+            None,
+            "in-use none",
+        ),
     ] {
         let mut snapshot = Objects::entry(object).snapshot();
         snapshot.clusters = Clusters::Unknown(lost());
-        let found: Vec<_> = findings(&snapshot, &options(&forced))
-            .iter()
-            .map(described)
-            .collect();
-        assert_eq!(found, ["in-use none"], "{case}");
+        for (names, expected) in [(&[][..], without), (&forced, Some(with))] {
+            let found = findings(&snapshot, &options(names));
+            let found: Vec<_> = found.iter().map(described).collect();
+            assert_eq!(found, Vec::from_iter(expected), "{case} {names:?}");
+        }
     }
 }
 

@@ -127,7 +127,8 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// The usual columns of a row: the rule denies creations and updates, without exception, and does not judge topologies.
+    /// The usual columns of a row: the rule reads only the object, denies creations and updates without exception, and does not judge
+    /// topologies.
     /// Every row must give the other columns, because they are empty here; a test finds a row that does not.
     pub(crate) const USUAL: Self = Self {
         operations: ON_WRITE,

@@ -135,7 +135,7 @@ async fn refuses_when_there_is_no_such_object() {
     assert_snapshot!(kubectl_output(&read_fails(404, "NotFound", "not found").await));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn refuses_when_the_api_server_fails() {
     for code in [429, 500, 503] {
         let response = read_fails(code, "Whatever", "storage is (re)initializing").await;

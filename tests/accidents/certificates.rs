@@ -59,11 +59,7 @@ pub(crate) const TOPIC: Topic = Topic {
                     command: "rollout start",
                 },
             ],
-            proof: Proof::NotReplayed(
-                "Unit tests have Machines with such certificates, and a test of \
-                               `audit` compares them with a time without power. On the stand-in \
-                               machines, only certificates of etcd expire.",
-            ),
+            proof: Proof::Test("overlooked::a_healthy_control_plane_shows_what_is_going_to_hurt"),
         },
         Accident {
             references: &[

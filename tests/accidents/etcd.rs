@@ -269,10 +269,7 @@ pub(crate) const TOPIC: Topic = Topic {
                 check: "etcd-members-unresponsive",
                 sentence: "etcd member does not respond",
             }],
-            proof: Proof::NotReplayed(
-                "No test runs `kubeadm upgrade`: Cluster API replaces Machines \
-                               instead. The tests stop members in other ways.",
-            ),
+            proof: Proof::Test("checks::status_reports_each_fault"),
         },
         Accident {
             references: &["openshift/openshift-docs#88791"],

@@ -129,10 +129,7 @@ pub(crate) const TOPIC: Topic = Topic {
                     sentence: "if this text names the image, new Machines get the old kubelet",
                 },
             ],
-            proof: Proof::NotReplayed(
-                "The rows of the rule run on a real API server, and a test sees the sentence of `upgrade`, but \
-                 the machines of the tests have no image.",
-            ),
+            proof: Proof::Test("overlooked::a_healthy_control_plane_shows_what_is_going_to_hurt"),
         },
         Accident {
             references: &["kubernetes/kubeadm#2371", "kubernetes/kubernetes#84326"],

@@ -1,5 +1,6 @@
 //! What nothing reports while a control plane is healthy: a health check that never acts, a move that failed, a kubeconfig that
-//! was not renewed, and a Node that is left from a deleted Machine. All share one cluster. Each is caused by the real
+//! was not renewed, a Node that is left from a deleted Machine, a kubelet that is older than its Machine, and certificates that have
+//! expired. All share one cluster. Each is caused by the real
 //! controllers or the real clusterctl, and followed to its end.
 
 use std::fs;
@@ -33,6 +34,8 @@ async fn overlooked(management: &ManagementCluster) -> Result<()> {
     a_failed_move(&asked, &cluster).await?;
     a_kubeconfig_that_was_not_renewed(&asked).await?;
     a_node_that_is_left(&asked, &cluster).await?;
+    a_kubelet_of_an_earlier_version(&asked, &cluster).await?;
+    certificates_that_expired(&asked, &cluster).await?;
     a_health_check_that_never_acts(&asked, &cluster).await?;
     cluster.delete().await
 }
@@ -280,6 +283,58 @@ async fn a_node_that_is_left(asked: &Asked<'_>, cluster: &Cluster) -> Result<()>
     .await?;
     asked.passes("nodes-left-behind").await?;
     cluster.settled(3).await
+}
+
+/// As if the image of the Machine had the kubelet of an earlier version.
+async fn a_kubelet_of_an_earlier_version(asked: &Asked<'_>, cluster: &Cluster) -> Result<()> {
+    let workload = asked.management.machines().cluster(NAMESPACE, NAME).await?;
+    let nodes: Api<Node> = Api::all(workload.client()?.clone());
+    let machines = cluster.machines().await?;
+    let node = machines.first().context("there is no Machine")?;
+    let runs = async |version: &str| {
+        let patch = json!({"status": {"nodeInfo": {"kubeletVersion": version}}});
+        nodes
+            .patch_status(node, &PatchParams::default(), &Patch::Strategic(&patch))
+            .await
+    };
+    runs("v1.33.5").await?;
+    let [outcome, message, hint] = asked.finding("machine-kubelet-differs").await?;
+    ensure!(
+        outcome == "warn"
+            && message == format!("requires {VERSION}, but its kubelet is v1.33.5")
+            && hint == "use an infrastructure template whose image has the Kubernetes version of the Machine",
+        "{outcome} {message} {hint}"
+    );
+    runs(VERSION).await?;
+    asked.passes("machine-kubelet-differs").await
+}
+
+/// The annotation has the date that the controller reads from the certificate of an API server. A rollout issues new certificates.
+async fn certificates_that_expired(asked: &Asked<'_>, cluster: &Cluster) -> Result<()> {
+    let expired = json!({"metadata": {"annotations": {"machine.cluster.x-k8s.io/certificates-expiry": "2026-01-01T00:00:00Z"}}});
+    let machines = resources::machines(asked.management.client(), NAMESPACE);
+    let old = cluster.machines().await?;
+    let first = old.first().context("there is no Machine")?;
+    machines
+        .patch(first, &PatchParams::default(), &Patch::Merge(&expired))
+        .await?;
+    let [outcome, message, hint] = asked.finding("machine-certificates-expiring").await?;
+    ensure!(
+        outcome == "fail"
+            && message.starts_with("certificate expired ")
+            && hint.contains("rollout start edge"),
+        "{outcome} {message} {hint}"
+    );
+    let started = asked.kcp(&["rollout", "start", NAME, "--yes"]).await?;
+    ensure!(started.code == 0, "{started}");
+    asked.passes("machine-certificates-expiring").await?;
+    cluster.settled(3).await?;
+    let new = cluster.machines().await?;
+    ensure!(
+        new.iter().all(|machine| !old.contains(machine)),
+        "{old:?} {new:?}"
+    );
+    Ok(())
 }
 
 /// Cluster API's own controller rounds 33 % of three down to none, and leaves an unhealthy Machine alone. With 34 %, it is

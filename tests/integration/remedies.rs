@@ -117,11 +117,9 @@ fn trial(command: &str) -> (String, i32) {
         ),
         ["get" | "describe" | "auth", ..] | ["etcd", "snapshot", ..] => (command.to_owned(), 0),
         // A control plane that is not well ends these with 1.
-        ["status" | "why" | "plan" | "certificates", ..] | ["etcd", "members" | "check", ..] => {
-            (command.to_owned(), 1)
-        }
-        // It ends with 2 if something could not be read, such as a member that is dead.
-        ["machine", "diagnose", ..] => (command.to_owned(), 2),
+        ["status" | "why" | "plan", ..] | ["etcd", "members" | "check", ..] => (command.to_owned(), 1),
+        // They end with 2 if something could not be read, such as a member that is dead.
+        ["certificates", ..] | ["machine", "diagnose", ..] => (command.to_owned(), 2),
         // The person changes the object in an editor.
         ["edit", ..] => (command.replacen(" edit ", " get ", 1), 0),
         // It needs a snapshot of the cluster: `real_machines::full` restores one.

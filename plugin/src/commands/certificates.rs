@@ -40,7 +40,8 @@ const MAX_CONCURRENT_READS: usize = 4;
     args_conflicts_with_subcommands = true,
     after_help = "The command neither decodes nor prints private keys. It adds (soon) to a certificate that expires \
         within 30 days, and to a CA that expires within 180 days. A short-lived certificate gets (soon) in the last \
-        third of its lifetime. The exit code is 1 if a certificate has expired or is missing.
+        third of its lifetime. The exit code is 1 if a certificate has expired or is missing, and otherwise 2 if one \
+        is unread.
 
 Examples:
   kubectl kcp certificates
@@ -150,6 +151,7 @@ impl CertificatesReport {
             .iter()
             .map(|entry| match entry.urgency(self.now) {
                 Urgency::Expired | Urgency::Missing => Verdict::Negative,
+                _ if entry.is_any_unread() => Verdict::Undecided,
                 Urgency::Valid
                 | Urgency::NoExpiry
                 | Urgency::NoCertificate

@@ -324,6 +324,12 @@ impl Certificates {
             .map(|certificate| certificate.urgency(now));
         urgencies.max().unwrap_or(Urgency::Valid)
     }
+
+    /// Whether a certificate could not be read. A more urgent certificate hides this from [`Self::urgency`].
+    pub fn is_any_unread(&self) -> bool {
+        let mut certificates = self.certificates.iter();
+        certificates.any(|certificate| matches!(certificate.validity, Validity::Unread { .. }))
+    }
 }
 
 #[cfg(test)]

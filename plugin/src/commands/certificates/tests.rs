@@ -101,13 +101,37 @@ fn each_certificate_has_a_line() {
 }
 
 #[test]
-fn only_an_expired_or_missing_certificate_is_a_negative_result() {
-    let mut report = report();
-    assert_eq!(report.verdict(), Verdict::Negative);
-    report.control_planes[0].certificates.pop();
-    assert_eq!(report.verdict(), Verdict::Met);
-    report.control_planes.clear();
-    assert_eq!(report.verdict(), Verdict::Met);
+fn an_expired_certificate_outweighs_an_unread_one_of_the_same_control_plane() {
+    let with_only = |objects: &[&str]| {
+        let mut control_plane = report().control_planes.remove(0);
+        let certificates = &mut control_plane.certificates;
+        certificates.retain(|certificate| objects.contains(&certificate.object.as_str()));
+        assert_eq!(certificates.len(), objects.len(), "{objects:?}");
+        control_plane
+    };
+    let (valid, unread, expired) = (
+        "Secret/edge-kubeconfig",
+        "Secret/edge-proxy",
+        "Machine/edge-z9d4c",
+    );
+    let soon = "Secret/edge-ca";
+    for (control_planes, expected) in [
+        (vec![], Verdict::Met),
+        (vec![with_only(&[valid, soon])], Verdict::Met),
+        (vec![with_only(&[unread])], Verdict::Undecided),
+        (vec![with_only(&[unread, soon])], Verdict::Undecided),
+        (vec![with_only(&[unread, expired])], Verdict::Negative),
+        (
+            vec![with_only(&[expired]), with_only(&[unread])],
+            Verdict::Undecided,
+        ),
+    ] {
+        let report = CertificatesReport {
+            control_planes,
+            ..report()
+        };
+        assert_eq!(report.verdict(), expected, "{:?}", report.control_planes);
+    }
 }
 
 #[test]

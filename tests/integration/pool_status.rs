@@ -153,12 +153,12 @@ fn status_names_each_missing_permission() {
             ),
             (
                 "clusterdeployments",
-                0,
+                2,
                 "warning: cannot list clusterdeployments in all namespaces".to_owned(),
             ),
             (
                 "clusterclaims",
-                0,
+                2,
                 format!("warning: cannot list clusterclaims {here}"),
             ),
         ] {

@@ -167,7 +167,7 @@ fn a_lessee_needs_exactly_the_documented_permissions() {
             (
                 "clusterclaims",
                 "list",
-                vec![(STATUS, 0, cannot("list clusterclaims"))],
+                vec![(STATUS, 2, cannot("list clusterclaims"))],
             ),
             (
                 "clusterdeployments",

@@ -27,6 +27,8 @@ use document::{PoolStatus, PoolStatusList};
 #[derive(Debug, Args)]
 #[command(after_help = "-o name prints the free entries that are not cordoned.
 
+Exits with 1 if a pool has a problem, and with 2 if it has none, but its clusters or claims could not be read.
+
 Examples:
   kubectl kcp pool status hosts
   kubectl kcp pool status -A -l team=edge")]
@@ -169,11 +171,15 @@ impl Observation for Vec<PoolState> {
     }
 }
 
+/// What a lessee's role does not allow to read, such as the Secrets of a pool that Hive manages, does not change the verdict.
 fn verdict(pool: &PoolState) -> Verdict {
-    if pool.problems().is_empty() {
+    let is_read = pool.clusters.is_some() && pool.claims.is_some();
+    if !pool.problems().is_empty() {
+        Verdict::Negative
+    } else if is_read {
         Verdict::Met
     } else {
-        Verdict::Negative
+        Verdict::Undecided
     }
 }
 
@@ -291,9 +297,12 @@ fn pair_by_key<'p, T, K: PartialEq + Display>(
 
 #[cfg(test)]
 mod tests {
-    use kcp_pool::testing::{
-        objects::{NOW, entry},
-        states::{busy, claims, state, states},
+    use kcp_pool::{
+        status::PoolState,
+        testing::{
+            objects::{NOW, Objects, entry},
+            states::{busy, claims, state, states},
+        },
     };
 
     use super::{PoolStatusReport, changes, verdict};
@@ -322,7 +331,7 @@ mod tests {
             host["metadata"]["name"] = name.into();
         }
         let mut pools = [state(&objects, &[])];
-        let report = |pools: &[kcp_pool::status::PoolState]| {
+        let report = |pools: &[PoolState]| {
             let report = PoolStatusReport {
                 pools,
                 is_one: true,
@@ -341,6 +350,22 @@ mod tests {
     fn a_problem_makes_the_verdict_negative() {
         let verdicts: Vec<_> = states().iter().map(|(_, state)| verdict(state).code()).collect();
         assert_eq!(verdicts, [1, 1, 1, 0, 0, 1, 1, 0]);
+    }
+
+    #[test]
+    fn without_a_problem_what_could_not_be_read_makes_the_verdict_undecided() {
+        let unread: [fn(&mut PoolState); 2] = [|pool| pool.clusters = None, |pool| pool.claims = None];
+        for (name, expected) in [("quiet", 2), ("busy", 1)] {
+            for (number, forget) in unread.iter().enumerate() {
+                let mut pool = states().into_iter().find(|(found, _)| *found == name).unwrap().1;
+                forget(&mut pool);
+                assert_eq!(verdict(&pool).code(), expected, "{name}, {number}");
+            }
+        }
+        let mut other = state(&Objects::entry(entry("True", None)), &[]);
+        other.unread_kinds.push("cannot list copies".to_owned());
+        other.queue = None;
+        assert_eq!(verdict(&other).code(), 0);
     }
 
     #[test]

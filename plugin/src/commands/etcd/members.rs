@@ -50,8 +50,8 @@ const COLUMNS: &[Column] = &[
 #[command(
     after_help = "The command asks each member through the API server of the workload cluster. LATENCY is how long a member took to respond, \
         including the way through the API server. CONTROLLER is what Cluster API's controller thinks of the member: the condition \
-        EtcdMemberHealthy of its Machine. Exits with 1 if a check of etcd fails, with 2 if none fails but one is unknown, and otherwise \
-        with 0.
+        EtcdMemberHealthy of its Machine. Exits with 1 if a check of etcd fails or a member has another problem, with 2 if something is \
+        unknown instead, and otherwise with 0.
 
 Examples:
   kubectl kcp etcd members edge
@@ -101,7 +101,9 @@ impl<'r> MembersReport<'r> {
     fn health(&self) -> Health {
         match &self.listing {
             Ok(listing) => listing.health(&self.inspection),
-            Err(_) => Health::Unknown,
+            // Checks of etcd rely on conditions and Pods if the members were not queried, and can fail.
+            Err(_) if self.inspection.health == Health::Healthy => Health::Unknown,
+            Err(_) => self.inspection.health,
         }
     }
 
@@ -302,12 +304,12 @@ mod tests {
     use kcp_control_plane::{
         snapshot::Reading,
         testing::{
-            objects::{now, use_external_etcd},
+            objects::{condition, now, set, use_external_etcd},
             snapshot::{failure, member, observed},
         },
     };
 
-    use super::{Health, MemberListDocument, MembersReport, Snapshot};
+    use super::{ConditionStatus, Health, MemberListDocument, MembersReport, Snapshot};
     use crate::{
         document::Versioned,
         output::Report as _,
@@ -424,6 +426,40 @@ mod tests {
         }
         insta::assert_snapshot!(text);
         schema::checked_in::<MemberListDocument<'_>>("etcdmemberlist.json");
+    }
+
+    #[test]
+    fn a_problem_outweighs_what_is_unknown() {
+        type Case = (fn(&mut Snapshot), Health);
+        let cases: [Case; 3] = [
+            (
+                |o| {
+                    o.etcd = Reading::Failed(failure("Secret/c1-etcd", "not found"));
+                    let failed = condition("EtcdPodHealthy", ConditionStatus::False, "CrashLoopBackOff");
+                    set(&mut o.machine(2).status.conditions, failed);
+                },
+                Health::Degraded,
+            ),
+            (
+                |o| {
+                    o.etcd = Reading::Failed(failure("Secret/c1-etcd", "not found"));
+                    for number in [2, 3] {
+                        let failed = condition("EtcdPodHealthy", ConditionStatus::False, "CrashLoopBackOff");
+                        set(&mut o.machine(number).status.conditions, failed);
+                    }
+                },
+                Health::Blocked,
+            ),
+            (
+                |o| o.etcd = Reading::Failed(failure("Secret/c1-etcd", "not found")),
+                Health::Unknown,
+            ),
+        ];
+        for (change, expected) in cases {
+            let mut observed = observed();
+            change(&mut observed);
+            assert_eq!(MembersReport::new(&observed, now()).health(), expected);
+        }
     }
 
     #[test]

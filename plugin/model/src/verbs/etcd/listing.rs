@@ -123,7 +123,11 @@ impl EtcdListing {
             self.unknown_because.is_none() && !self.members.is_empty() && !self.members.iter().any(is_unread);
         let mut faulty = self.members.iter().filter(|member| !member.faults.is_empty());
         match inspection.health {
-            Health::Healthy if self.unknown_because.is_none() && !faulty.all(is_reported) => Health::Degraded,
+            Health::Healthy | Health::Unknown
+                if self.unknown_because.is_none() && !faulty.all(is_reported) =>
+            {
+                Health::Degraded
+            }
             Health::Healthy if !is_known => Health::Unknown,
             health => health,
         }

@@ -138,6 +138,10 @@ impl Installed {
                     ..component(ComponentState::Read)
                 }
             }
+            // Without its API, the provider is not installed under another name either.
+            Err(Error::Forbidden { action, .. }) if action.verb == "list" && api_versions.is_empty() => {
+                component(ComponentState::Absent)
+            }
             Err(error) => Component {
                 api_versions: api_versions.clone(),
                 ..Component::unread(self.program, failure(&error))
@@ -182,4 +186,54 @@ async fn lease_records(
         api_versions: versions.into_iter().collect(),
         ..Component::new(program, ComponentState::Read)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use kcp_client::testing::{example::groups, failure};
+    use serde_json::{Value, json};
+
+    use super::{ComponentState, Connection, INSTALLED, Program, ServedVersions};
+
+    /// The state of Cluster API and its detail, if no Deployment has the usual name.
+    async fn cluster_api(apis: Value, listed: (u16, Value)) -> (ComponentState, Option<String>) {
+        let connection = Connection::canned(move |_, path| match path {
+            "/apis" => (200, apis.clone()),
+            "/apis/apps/v1/deployments" => listed.clone(),
+            _ => {
+                let (code, mut status) = failure(404, "NotFound", "no");
+                status["details"] = json!({"name": "x"});
+                (code, status)
+            }
+        });
+        let served = ServedVersions::discover(&connection).await;
+        let [first, ..] = &INSTALLED;
+        let found = first.read(&connection, served.as_ref()).await;
+        assert_eq!(found.program, Program::ClusterApi);
+        (found.state, found.detail)
+    }
+
+    #[tokio::test]
+    async fn deployments_that_cannot_be_listed_are_unread() {
+        let none = || (200, json!({"items": []}));
+        let denied = || failure(403, "Forbidden", "no");
+        let empty = || json!({"groups": []});
+        let absent = "there is no Deployment capi-system/capi-controller-manager";
+        let cannot = "cannot list deployments in all namespaces: forbidden";
+        for (apis, listed, state, detail) in [
+            (groups(), none(), ComponentState::Read, Some(absent)),
+            (groups(), denied(), ComponentState::Unread, Some(cannot)),
+            (empty(), none(), ComponentState::Absent, None),
+            (empty(), denied(), ComponentState::Absent, None),
+        ] {
+            let (found, why) = cluster_api(apis, listed).await;
+            assert_eq!(found, state, "{why:?}");
+            let why = why.as_deref();
+            let is_expected = match detail {
+                Some(detail) => why.is_some_and(|why| why.starts_with(detail)),
+                None => why.is_none(),
+            };
+            assert!(is_expected, "{why:?} instead of {detail:?}");
+        }
+    }
 }

@@ -3,7 +3,10 @@
 //! Reads only the management cluster, because the controller also bases its decisions on the conditions there. `plan
 //! NAME` also queries etcd.
 
+use std::collections::BTreeSet;
+
 use anyhow::bail;
+use jiff::Timestamp;
 use kcp_api::{Object as _, kind::KUBEADM_CONTROL_PLANE};
 use kcp_client::{
     Connection, Error, ReadLimit,
@@ -71,6 +74,9 @@ pub(super) struct PlanRow {
     lack_control_plane_of_join: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
+    /// What the plan assumes because it could not be read.
+    #[serde(skip)]
+    assumption: Option<String>,
 }
 
 /// Summaries of the plans of several control planes.
@@ -109,6 +115,9 @@ pub(super) async fn run(arguments: &PlanArguments, session: &Session) -> anyhow:
         });
         PlanList::of_contexts(read.await)
     };
+    for assumption in list.assumptions() {
+        terminal.warning(assumption);
+    }
     print(&list, &arguments.output, terminal)?;
     Ok(list.verdict())
 }
@@ -151,9 +160,7 @@ async fn plan_one(reader: &Reader<'_>, listed: &Snapshot, handlers: &Reading<Vec
         Ok(mut fetched) => match fetched.unread.into_iter().next() {
             None => {
                 fetched.observed.in_place_handlers = handlers.clone();
-                let desired = Desired::current(&fetched.observed);
-                let now = reader.connection.now();
-                return PlanRow::new(&plan(&fetched.observed, &desired, now));
+                return PlanRow::of_current(&fetched.observed, reader.connection.now());
             }
             Some(unread) => unread.error,
         },
@@ -163,6 +170,14 @@ async fn plan_one(reader: &Reader<'_>, listed: &Snapshot, handlers: &Reading<Vec
 }
 
 impl PlanRow {
+    /// The plan without a change.
+    fn of_current(observed: &Snapshot, now: Timestamp) -> Self {
+        Self {
+            assumption: messages::unread_extensions(observed),
+            ..Self::new(&plan(observed, &Desired::current(observed), now))
+        }
+    }
+
     fn new(plan: &Plan) -> Self {
         let outdated = plan.verdicts.iter().filter(|verdict| verdict.is_outdated());
         let differing = plan
@@ -201,6 +216,7 @@ impl PlanRow {
                 .map(|verdict| verdict.machine.clone())
                 .collect(),
             error: None,
+            assumption: None,
         }
     }
 
@@ -216,6 +232,7 @@ impl PlanRow {
             after_provider_update: Vec::new(),
             lack_control_plane_of_join: Vec::new(),
             error: Some(error),
+            assumption: None,
         }
     }
 
@@ -279,6 +296,14 @@ impl PlanList {
             rows: read.into_iter().flat_map(in_context).collect(),
             unread,
         }
+    }
+
+    /// What plans assume because it could not be read, each once.
+    fn assumptions(&self) -> BTreeSet<&String> {
+        self.rows
+            .iter()
+            .filter_map(|row| row.assumption.as_ref())
+            .collect()
     }
 
     fn verdict(&self) -> Verdict {
@@ -371,11 +396,12 @@ mod tests {
     use kcp_control_plane::testing::{
         objects::now,
         plan::{machine, observed, restarted, spec},
+        snapshot::failure,
     };
 
     use super::{
-        Desired, InContexts, Layout, ObjectName, PlanList, PlanListDocument, PlanRow, Report as _,
-        UnreadContext, plan,
+        Desired, InContexts, Layout, ObjectName, PlanList, PlanListDocument, PlanRow, Reading, Report as _,
+        Snapshot, UnreadContext, plan,
     };
     use crate::{
         commands::plan::screen::tests::{blocked, no_plan},
@@ -393,8 +419,27 @@ mod tests {
     }
 
     fn up_to_date() -> PlanRow {
-        let observed = observed();
-        PlanRow::new(&plan(&observed, &Desired::current(&observed), now()))
+        PlanRow::of_current(&observed(), now())
+    }
+
+    #[test]
+    fn unread_extensions_are_said_once() {
+        let row = |handlers: Reading<Vec<String>>| {
+            let observed = Snapshot {
+                in_place_handlers: handlers,
+                ..observed()
+            };
+            PlanRow::of_current(&observed, now())
+        };
+        let unread = || Reading::Failed(failure("ExtensionConfig", "forbidden"));
+        let said = "could not list ExtensionConfigs: forbidden; the plan assumes that no extension updates Machines in place";
+        for (handlers, expected) in [
+            (vec![Reading::Read(Vec::new()), Reading::NotYet], vec![]),
+            (vec![unread(), unread()], vec![said]),
+        ] {
+            let list = list(handlers.into_iter().map(row).collect());
+            assert_eq!(list.assumptions().into_iter().collect::<Vec<_>>(), expected);
+        }
     }
 
     fn rolling_out() -> PlanRow {

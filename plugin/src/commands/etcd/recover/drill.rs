@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use crate::{
     commands::etcd::{
-        recover::{READ_LIMIT, RecoverArguments, members},
+        recover::{READ_LIMIT, RecoverArguments, members, refuse},
         stored_content::read_content,
     },
     document::{Document, ObjectName, Versioned, resource_name},
@@ -37,6 +37,8 @@ pub(super) async fn run(arguments: &RecoverArguments, session: &Session) -> anyh
     observed.controller_lease = read_controller_lease(&reader, ReadLimit::per_read(READ_LIMIT)).await;
     let now = connection.now();
     let record = SnapshotRecord::from_control_plane(&observed.control_plane, now);
+    // An external etcd cannot be recovered, so its snapshot is not read.
+    let record = record.filter(|_| !observed.has_external_etcd());
     let content = match record.and_then(|record| record.place) {
         Some(place) => {
             terminal.spin("reading the snapshot");
@@ -45,11 +47,16 @@ pub(super) async fn run(arguments: &RecoverArguments, session: &Session) -> anyh
         None => None,
     };
     terminal.stop_spinning();
+    let output = &arguments.write.output;
+    let needs = match drill(&observed, content.as_ref(), now) {
+        Ok(needs) => needs,
+        Err(refusal) => return refuse(output, session, &observed, "not checked", &refusal),
+    };
     let report = DrillReport {
         control_plane: &observed.control_plane,
-        needs: drill(&observed, content.as_ref(), now),
+        needs,
     };
-    print(&report, &arguments.write.output, terminal)?;
+    print(&report, output, terminal)?;
     Ok(report.verdict())
 }
 

@@ -173,7 +173,7 @@ fn each_result_of_a_drill_has_lines_and_a_document() {
     let damaged = SnapshotContent::Damaged {
         why: "its hash does not match".to_owned(),
     };
-    let mut needs = drill(&observed, Some(&damaged), now());
+    let mut needs = drill(&observed, Some(&damaged), now()).unwrap();
     let mut text = String::new();
     for (is_prepared, verdict) in [(false, Negative), (true, Met)] {
         if is_prepared {

@@ -6,11 +6,12 @@ use kcp_rules::topics::etcd::stacked_version;
 use serde::Serialize;
 
 use crate::{
+    change::decision::Refusal,
     checks::controller::stopped_holder,
     problem::{Problem, pauses},
     snapshot::{ControllerLease, Failure, Reading, Snapshot},
     staleness::format_age,
-    verbs::etcd::snapshot::RECENT,
+    verbs::etcd::{recover::remains::refuse_external, snapshot::RECENT},
 };
 
 /// The newest version of etcd whose image is known to lack etcdutl (`cluster/images/etcd/Makefile` in Kubernetes).
@@ -94,8 +95,13 @@ pub enum SnapshotContent {
 }
 
 /// Lists what a recovery needs, and whether it is there. `content` is `None` if no recorded snapshot has a place. The Lease of the
-/// control plane controller must have been read.
-pub fn drill(observed: &Snapshot, content: Option<&SnapshotContent>, now: Timestamp) -> Vec<Need> {
+/// control plane controller must have been read. Fails if etcd is external, because such an etcd cannot be recovered.
+pub fn drill(
+    observed: &Snapshot,
+    content: Option<&SnapshotContent>,
+    now: Timestamp,
+) -> Result<Vec<Need>, Refusal> {
+    refuse_external(observed)?;
     let mut needs = vec![
         recent_snapshot(observed, now),
         intact_snapshot(observed, content, now),
@@ -109,7 +115,7 @@ pub fn drill(observed: &Snapshot, content: Option<&SnapshotContent>, now: Timest
     ];
     let machines = observed.machines.iter().filter(|machine| !machine.is_deleting());
     needs.extend(machines.map(|machine| restoring_program(observed, machine)));
-    needs
+    Ok(needs)
 }
 
 fn save_command(observed: &Snapshot) -> String {

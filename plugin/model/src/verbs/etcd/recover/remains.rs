@@ -52,13 +52,19 @@ pub fn find(observed: &Snapshot, requested: Option<&str>, now: Timestamp) -> Res
     })
 }
 
-/// Fails if no host of the control plane can have etcd's data, or it is unknown which.
-pub(super) fn refuse_unsuitable(observed: &Snapshot) -> Result<(), Refusal> {
+/// Fails if no host of the control plane can have etcd's data, because etcd is external.
+pub(super) fn refuse_external(observed: &Snapshot) -> Result<(), Refusal> {
     if observed.has_external_etcd() {
         return Err(refusal(
             "etcd is external: Cluster API does not manage its members, and no host of the control plane has its data".to_owned(),
         ));
     }
+    Ok(())
+}
+
+/// Fails if no host of the control plane can have etcd's data, or it is unknown which.
+pub(super) fn refuse_unsuitable(observed: &Snapshot) -> Result<(), Refusal> {
+    refuse_external(observed)?;
     if observed.control_plane.deletion_timestamp().is_some() {
         return Err(refusal("the control plane is being deleted".to_owned()));
     }

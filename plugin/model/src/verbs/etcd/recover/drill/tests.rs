@@ -9,7 +9,7 @@ use super::{
 use crate::{
     snapshot::{ControllerLease, Reading, Snapshot},
     testing::{
-        objects::{annotate, minutes_ago, now, pause},
+        objects::{annotate, minutes_ago, now, pause, use_external_etcd},
         snapshot::{failure, observed},
     },
 };
@@ -55,7 +55,7 @@ fn prepared() -> Snapshot {
 
 /// The needs whose answer is not yes, with what was found and what to do.
 fn missing(observed: &Snapshot, content: Option<&SnapshotContent>) -> Vec<(&'static str, Answer, String)> {
-    let needs = drill(observed, content, now());
+    let needs = drill(observed, content, now()).expect("etcd is stacked");
     assert!(
         needs
             .iter()
@@ -72,7 +72,7 @@ fn missing(observed: &Snapshot, content: Option<&SnapshotContent>) -> Vec<(&'sta
 
 #[test]
 fn each_need_has_an_answer() {
-    let needs = drill(&prepared(), Some(&SnapshotContent::Intact), now());
+    let needs = drill(&prepared(), Some(&SnapshotContent::Intact), now()).expect("etcd is stacked");
     let lines = needs
         .iter()
         .map(|need| format!("{:?} {}: {}\n", need.answer, need.id, need.found));
@@ -334,6 +334,21 @@ fn each_host_has_etcdutl() {
             )],
         ),
     ]);
+}
+
+#[test]
+fn an_external_etcd_cannot_be_recovered() {
+    let mut observed = prepared();
+    use_external_etcd(&mut observed.control_plane.spec);
+    for content in [None, Some(&SnapshotContent::Intact)] {
+        let refusal = drill(&observed, content, now()).expect_err("etcd is external");
+        assert_eq!(
+            refusal.why,
+            [
+                "etcd is external: Cluster API does not manage its members, and no host of the control plane has its data"
+            ]
+        );
+    }
 }
 
 #[test]

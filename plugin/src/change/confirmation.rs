@@ -45,11 +45,26 @@ pub(crate) struct NotConfirmed {
 
 impl NotConfirmed {
     pub(crate) const HINT: &str = "confirm with --yes";
+
+    fn check(confirmation: Confirmation, goal: &str) -> Result<(), Self> {
+        match confirmation {
+            Confirmation::NotNeeded | Confirmation::Asked => Ok(()),
+            Confirmation::Missing => Err(Self {
+                goal: goal.to_owned(),
+            }),
+        }
+    }
 }
 
 impl ConfirmArguments {
     fn confirmation(self, is_dry_run: bool) -> Confirmation {
         Confirmation::new(self.yes, is_dry_run, Terminal::can_prompt())
+    }
+
+    /// Fails if [`Self::confirm`] would have to ask whether to do `goal`, but cannot. For a command that does something else before it
+    /// asks.
+    pub(crate) fn check_answerable(self, goal: &str) -> Result<(), NotConfirmed> {
+        NotConfirmed::check(self.confirmation(false), goal)
     }
 
     /// Asks whether to do `goal`, such as `delete Machine m1`, unless a flag makes that unnecessary. `place` is the rest
@@ -61,13 +76,12 @@ impl ConfirmArguments {
         is_dry_run: bool,
         terminal: &Terminal,
     ) -> anyhow::Result<bool> {
-        match self.confirmation(is_dry_run) {
-            Confirmation::NotNeeded => Ok(true),
-            Confirmation::Asked => terminal.confirm(&format!("{goal} {place}?")).await,
-            Confirmation::Missing => {
-                let goal = goal.to_owned();
-                Err(NotConfirmed { goal }.into())
-            }
+        let confirmation = self.confirmation(is_dry_run);
+        NotConfirmed::check(confirmation, goal)?;
+        if confirmation == Confirmation::Asked {
+            terminal.confirm(&format!("{goal} {place}?")).await
+        } else {
+            Ok(true)
         }
     }
 }
@@ -180,5 +194,26 @@ impl Engine<'_> {
         confirm
             .confirm(goal, &place, self.is_dry_run(), self.terminal)
             .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Confirmation, NotConfirmed};
+
+    #[test]
+    fn only_a_question_that_nobody_can_answer_is_an_error() {
+        let error = "cannot delete it without confirmation: stdin or stderr is not a terminal";
+        for (is_given, can_prompt, expected) in [
+            (true, true, None),
+            (true, false, None),
+            (false, true, None),
+            (false, false, Some(error)),
+        ] {
+            let confirmation = Confirmation::new(is_given, false, can_prompt);
+            let found = NotConfirmed::check(confirmation, "delete it").err();
+            let found = found.map(|error| error.to_string());
+            assert_eq!(found.as_deref(), expected, "{confirmation:?}");
+        }
     }
 }

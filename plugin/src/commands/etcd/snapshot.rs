@@ -41,7 +41,8 @@ s3://BUCKET/NAME is an object of S3, or of a server with the same API at AWS_END
         AWS_SESSION_TOKEN and AWS_REGION, or the role of the Pod or the machine. AWS_CA_BUNDLE names a file with CAs.
 
 In a folder, a snapshot gets a name with the namespace and the name of the control plane, and the time. --list and --keep recognize \
-        a snapshot by this name, and touch nothing else. --keep deletes only after the new snapshot is complete.
+        a snapshot by this name, and touch nothing else. --keep deletes only after the new snapshot is complete. Without a terminal, --keep \
+        needs --yes, or the command saves nothing.
 
 Examples:
   kubectl kcp etcd snapshot edge --output-file edge.db
@@ -112,6 +113,10 @@ pub async fn run(arguments: &SnapshotArguments, session: &Session) -> anyhow::Re
     }
     if *place == SnapshotPlace::Stdout && !arguments.output.is_text() {
         bail!("--output cannot be used with --output-file -, because the snapshot goes to stdout");
+    }
+    if arguments.keep.is_some() {
+        // The question comes last, so find out first whether anybody can answer it.
+        arguments.confirm.check_answerable("delete older snapshots")?;
     }
     let is_list = arguments.selection.name.is_none();
     let folder = (is_list || arguments.keep.is_some())

@@ -168,15 +168,12 @@ async fn record_all(cluster: ClusterReader, mut denials: mpsc::Receiver<Denial>,
             fields.insert("eventTime".to_owned(), json!(now));
         }
         let namespace = key.namespace.clone();
-        let result = if !recorded.admit(key, Instant::now()) {
-            EventResult::Repeated
-        } else if let Err(error) = cluster.create_event(&namespace, &event).await {
+        let created = cluster.create_event(&namespace, &event);
+        let result = recorded.record(key, Instant::now(), created).await;
+        metrics.count_denial_event(result.unwrap_or_else(|error| {
             tracing::warn!(namespace, %error, "cannot record a denial as an Event");
             EventResult::Failed
-        } else {
-            EventResult::Recorded
-        };
-        metrics.count_denial_event(result);
+        }));
     }
 }
 
@@ -185,25 +182,34 @@ async fn record_all(cluster: ClusterReader, mut denials: mpsc::Receiver<Denial>,
 struct Recorded(HashMap<Key, Instant>);
 
 impl Recorded {
-    /// Whether to record a denial now. If too many are remembered, forgets the one that was recorded first.
-    fn admit(&mut self, key: Key, now: Instant) -> bool {
+    /// Creates the Event of a denial, unless the same denial was recorded a short time ago. Remembers the denial only if the Event
+    /// was created. If too many are remembered, forgets the one that was recorded first.
+    async fn record<E>(
+        &mut self,
+        key: Key,
+        now: Instant,
+        created: impl Future<Output = Result<(), E>>,
+    ) -> Result<EventResult, E> {
         self.0
             .retain(|_, recorded| now.duration_since(*recorded) < REPEAT_AFTER);
         if self.0.contains_key(&key) {
-            return false;
+            return Ok(EventResult::Repeated);
         }
+        created.await?;
         if self.0.len() >= MAX_REMEMBERED
             && let Some(first) = self.0.values().min().copied()
         {
             self.0.retain(|_, recorded| *recorded != first);
         }
         self.0.insert(key, now);
-        true
+        Ok(EventResult::Recorded)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::future::ready;
+
     use super::*;
     use crate::{decision::Cause, testing::decoded};
 
@@ -275,8 +281,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_repeated_denial_is_recorded_again_after_ten_minutes() {
+    #[tokio::test]
+    async fn a_repeated_denial_is_recorded_again_after_ten_minutes() {
         let key = |name: &str| Key {
             namespace: "default".to_owned(),
             kind: "KubeadmControlPlane",
@@ -285,16 +291,31 @@ mod tests {
             rules: vec!["replicas-even"],
         };
         let (mut recorded, now) = (Recorded::default(), Instant::now());
-        assert!(recorded.admit(key("edge"), now));
-        assert!(!recorded.admit(key("edge"), now + REPEAT_AFTER / 2));
-        assert!(recorded.admit(key("edge"), now + REPEAT_AFTER));
+        let created = || ready(Ok::<_, &str>(()));
+        for (after, response, expected) in [
+            // A denial whose Event could not be created is not remembered.
+            (Duration::ZERO, Err("forbidden"), Err("forbidden")),
+            (Duration::ZERO, Ok(()), Ok(EventResult::Recorded)),
+            (REPEAT_AFTER / 2, Ok(()), Ok(EventResult::Repeated)),
+            (REPEAT_AFTER, Ok(()), Ok(EventResult::Recorded)),
+        ] {
+            let result = recorded.record(key("edge"), now + after, ready(response)).await;
+            assert_eq!(result, expected, "{after:?}");
+        }
         // The first of too many is forgotten.
         let later = now + REPEAT_AFTER + REPEAT_AFTER / 2;
         for number in 0..MAX_REMEMBERED {
-            assert!(recorded.admit(key(&number.to_string()), later));
+            let key = key(&number.to_string());
+            let result = recorded.record(key, later, created()).await;
+            assert_eq!(result, Ok(EventResult::Recorded), "{number}");
         }
         assert_eq!(recorded.0.len(), MAX_REMEMBERED);
-        assert!(!recorded.admit(key("0"), later));
-        assert!(recorded.admit(key("edge"), later));
+        for (name, expected) in [("0", EventResult::Repeated), ("edge", EventResult::Recorded)] {
+            assert_eq!(
+                recorded.record(key(name), later, created()).await,
+                Ok(expected),
+                "{name}"
+            );
+        }
     }
 }

@@ -3,7 +3,7 @@
 
 use jiff::Timestamp;
 use kcp_api::Object as _;
-use kcp_rules::api::DecodeError;
+use kcp_rules::{api::DecodeError, syntax::parse_version};
 use serde_json::Value;
 
 use crate::{
@@ -116,6 +116,8 @@ pub fn preflight_reviewed(
         Ok(applied) => warnings.extend(applied),
         Err(why) => refusals.push((RefusedBy::Command, vec![why])),
     }
+    let lowered = lowered_while_paused(&snapshot.observed, plan.desired.spec.version());
+    refusals.push((RefusedBy::Command, Vec::from_iter(lowered)));
     let obstacles: Vec<String> = plan.obstacles().into_iter().map(|(message, _)| message).collect();
     let is_forced = force && matches!(guard, QuorumGuard::Blocked(_));
     match &guard {
@@ -149,6 +151,26 @@ pub fn preflight_reviewed(
         warnings,
         drains: forecast(&snapshot.observed, &plan.deleted_machines()),
         plan,
+    })
+}
+
+/// Why a lower minor version may not be written during a pause. The rules then only warn, because no controller acts on the version
+/// before the pause ends. `None` if no Machine has joined at a higher minor version, or nothing is paused.
+fn lowered_while_paused(observed: &Snapshot, to: &str) -> Option<String> {
+    let minor = |version: &str| parse_version(version).ok().map(|it| (it.major, it.minor));
+    let to = minor(to)?;
+    let is_above = |version: &str| minor(version).is_some_and(|found| found > to);
+    if pauses(observed).is_empty() || !is_above(observed.control_plane.spec.version()) {
+        return None;
+    }
+    let mut joined = observed.machines.iter().filter(|machine| machine.has_node());
+    joined.find_map(|machine| {
+        let version = machine.spec.version.as_deref().filter(|version| is_above(version))?;
+        Some(format!(
+            "Machine {} has joined at {version}, and etcd data cannot be downgraded; during the pause, the rule version-lowered only \
+             warns",
+            machine.name()
+        ))
     })
 }
 

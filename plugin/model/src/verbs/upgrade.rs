@@ -272,8 +272,9 @@ pub fn assess(
 
 #[cfg(test)]
 mod tests {
+    use kcp_api::names::annotation;
     use kcp_rules::view::View;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::{
         API_GUIDE, Assessment, Decision, ObjectWrite, Refusal, RefusedBy, ReviewContext, Upgrade,
@@ -527,6 +528,30 @@ mod tests {
                     assert!(are_said, "{name}: {why:?}");
                 }
                 (decision, _) => panic!("{name}: {decision:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_pause_allows_no_downgrade() {
+        let paused = || {
+            let mut paused = snapshot();
+            pause(&mut paused.observed.control_plane.metadata);
+            let mut object: Value = serde_json::from_str(&paused.json).expect("JSON");
+            object["metadata"]["annotations"][annotation::PAUSED] = "".into();
+            paused.json = object.to_string();
+            paused
+        };
+        let joined = "Machine m1 has joined at v1.34.2, and etcd data cannot be downgraded; during the pause, the rule version-lowered \
+                      only warns";
+        for (version, expected) in [("v1.33.0", Some(joined)), ("v1.35.0", None)] {
+            let decision = upgrade(&paused(), version, true, &workers("v1.33.0")).decision;
+            match (decision, expected) {
+                (Decision::Write(_), None) => {}
+                (Decision::Refused(Refusal { why, .. }), Some(line)) => {
+                    assert!(why.iter().any(|why| why == line), "{why:?}");
+                }
+                (decision, _) => panic!("{version}: {decision:?}"),
             }
         }
     }

@@ -4,7 +4,7 @@
 use std::fmt::{Display, Write as _};
 
 use kcp_rules::{
-    Action, Configuration,
+    Action, Configuration, Rule,
     admission_policy::{self, defaults},
     cel::NoCel,
     topics::rules,
@@ -45,14 +45,14 @@ fn text(
 /// The comment that lists the rules that are not exported, each with the reason.
 fn omitted_rules(configuration: &Configuration) -> String {
     let mut text = "# Rules that only the webhook enforces:\n".to_owned();
-    for (rule, why) in rules().filter_map(|rule| Some((rule, rule.cel.no_cel()?))) {
+    let (off, on): (Vec<&Rule>, Vec<&Rule>) =
+        rules().partition(|rule| configuration.action(rule) == Action::Off);
+    for (rule, why) in on.into_iter().filter_map(|rule| Some((rule, rule.cel.no_cel()?))) {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "# - {}: {}", rule.id, NoCel::as_str(why));
     }
-    let off = rules().filter(|rule| rule.cel.no_cel().is_none() && configuration.action(rule) == Action::Off);
-    let mut off = off.peekable();
-    if off.peek().is_some() {
-        text.push_str("# Rules that the configuration switches off, so that nothing enforces them:\n");
+    if !off.is_empty() {
+        text.push_str("# Rules that are off, so that nothing enforces them:\n");
     }
     for rule in off {
         let _ = writeln!(text, "# - {}", rule.id);
@@ -97,6 +97,24 @@ mod tests {
         let text = admission_policies(&configuration).unwrap();
         let read: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
         assert_eq!(read, admission_policy::objects(&configuration));
+    }
+
+    #[test]
+    fn a_rule_that_is_switched_off_is_listed_once() {
+        // Only the webhook can enforce the second rule.
+        for id in ["replicas-even", "version-lowered"] {
+            let configuration = Configuration {
+                rules: [(id.to_owned(), Action::Off)].into(),
+                ..Configuration::default()
+            };
+            let text = admission_policies(&configuration).unwrap();
+            let (off, with_reason) = (format!("# - {id}"), format!("# - {id}: "));
+            let lines = text.lines();
+            let listed: Vec<&str> = lines
+                .filter(|line| *line == off || line.starts_with(&with_reason))
+                .collect();
+            assert_eq!(listed, [off]);
+        }
     }
 
     #[test]

@@ -62,7 +62,7 @@ pub struct LogsArguments {
     #[arg(long, value_parser = parse_machine)]
     machine: Option<String>,
 
-    /// Show new lines until the command is interrupted. Machines that are created meanwhile are not included
+    /// Show new lines until the command is interrupted. Machines that are created later are not included
     #[arg(short, long, conflicts_with = "previous")]
     follow: bool,
 

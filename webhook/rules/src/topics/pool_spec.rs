@@ -111,7 +111,7 @@ const RULES: &[Rule] = &[
         id: "resume-timeout-missing",
         summary: "a pool of hibernating clusters should limit how long they resume",
         why: "Without resumeTimeout, Hive waits forever for an unclaimed cluster that cannot resume, for example because its \
-              certificates have expired. Meanwhile, ClusterClaims wait.",
+              certificates have expired. ClusterClaims wait, too.",
         action: Action::Warn,
         scope: Scope::Object,
         source: "Hive, pkg/controller/clusterpool/collections.go, isBroken: without resumeTimeout, a cluster that does not resume \

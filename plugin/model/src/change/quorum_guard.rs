@@ -3,7 +3,7 @@
 //! [`fatal_loss`] follows `canSafelyRemediateMachine` of Cluster API, which `reconcilePreTerminateHook` also calls. Unlike
 //! Cluster API, it uses the status of each etcd member, and ignores Machines that are being deleted.
 
-use kcp_api::Object as _;
+use kcp_api::{Machine, Object as _};
 
 use crate::{
     checks::joining::needed_joining_machine,
@@ -15,8 +15,11 @@ use crate::{
         step::NoPlan,
     },
     problem::Problem,
-    quorum::{Member, Votes},
-    snapshot::{EtcdMembers, Snapshot, etcd::NOSPACE},
+    quorum::{Change, Member, Votes},
+    snapshot::{
+        EtcdMembers, Snapshot,
+        etcd::{EtcdSurvey, NOSPACE, peer::may_run_on},
+    },
 };
 
 /// Whether a planned change may be written without a risk to etcd's quorum.
@@ -155,7 +158,7 @@ pub fn fatal_loss(observed: &Snapshot, machine: &str) -> Option<FatalLoss> {
         );
         return Some(FatalLoss::new(blocker, why));
     }
-    remove_unstarted_member(&mut state, &replica);
+    remove_unstarted_members(&mut state, observed, &replica);
     let votes = state.votes(state.removal(&replica))?;
     if state.members.as_ref().is_some_and(Vec::is_empty) {
         return Some(FatalLoss::new(
@@ -207,6 +210,29 @@ pub fn leader_warning(observed: &Snapshot, machine: &str) -> Option<String> {
     })
 }
 
+/// Returns why the deletion is a risk if the Machine has no node and its etcd member does not vote yet: Cluster API leaves the member
+/// behind, so etcd loses its quorum if kubeadm makes it a voter before the host is gone. `None` if etcd would keep its quorum.
+pub fn promotion_risk(observed: &Snapshot, machine: &str) -> Option<String> {
+    let state = state_with_pods(observed);
+    state
+        .replica(machine)
+        .filter(|replica| replica.member.is_none())?;
+    let votes = state
+        .votes(Change::Unchanged)
+        .filter(|votes| votes.starting > 0)?;
+    let after_promotion = Votes {
+        voters: votes.voters + 1,
+        unhealthy: votes.unhealthy + 1,
+        starting: 0,
+    };
+    (!after_promotion.has_quorum()).then(|| {
+        format!(
+            "the etcd member of Machine {machine} does not vote yet: if kubeadm lets it vote before the host is gone, etcd loses its \
+             quorum"
+        )
+    })
+}
+
 /// Returns the state of the control plane. If no etcd member has responded, the controller counts every listed member
 /// as healthy; this function counts a member without a healthy pod as unhealthy.
 fn state_with_pods(observed: &Snapshot) -> PlanState {
@@ -224,15 +250,27 @@ fn state_with_pods(observed: &Snapshot) -> PlanState {
     state
 }
 
-/// Removes the member that has not started, if this Machine is the only one without a node and the member therefore
-/// belongs to it. The controller deletes the Machine first, and then removes the member.
-fn remove_unstarted_member(state: &mut PlanState, replica: &Replica) {
-    let has_no_node = |other: &&Replica| other.node.is_none();
-    if replica.member.is_none() && state.replicas.iter().filter(has_no_node).count() == 1 {
-        let members = state.members.iter_mut();
-        members.for_each(|members| {
-            members.retain(|member| member.machine.is_some() || !member.is_starting());
-        });
+/// Removes the members that have not started and that run on no other Machine without a node. The controller deletes the Machine first,
+/// and then removes these members.
+fn remove_unstarted_members(state: &mut PlanState, observed: &Snapshot, replica: &Replica) {
+    if replica.member.is_some() {
+        return;
+    }
+    let others = observed
+        .machines
+        .iter()
+        .filter(|other| other.name() != replica.name && !other.has_node());
+    let others: Vec<&Machine> = others.collect();
+    let list = observed.etcd.value().and_then(EtcdSurvey::agreed_members);
+    let may_run_elsewhere = |member: &Member| {
+        let listed = list.into_iter().flat_map(|list| &list.members);
+        let listed = listed.filter(|listed| listed.name == member.name);
+        let peer_urls: Vec<String> = listed.flat_map(|listed| listed.peer_urls.clone()).collect();
+        others.iter().any(|other| may_run_on(other, &peer_urls))
+    };
+    if let Some(members) = &mut state.members {
+        members
+            .retain(|member| member.machine.is_some() || !member.is_starting() || may_run_elsewhere(member));
     }
 }
 

@@ -6,7 +6,7 @@ use kcp_api::{Object as _, metadata::Time};
 
 use crate::{
     change::{
-        quorum_guard::{FatalLoss, QuorumGuard, fatal_loss},
+        quorum_guard::{FatalLoss, QuorumGuard, fatal_loss, promotion_risk},
         replacement::{ReplacementState, replacement_state},
     },
     plan::{Desired, Plan, messages, plan, step::NoPlan},
@@ -35,19 +35,18 @@ impl Replaceability {
         }
     }
 
-    /// The blockers of the first step of the plan, without the deletion of the Machine itself.
-    pub fn blockers_without_own_deletion(&self, name: &str) -> Vec<Problem> {
+    /// The blockers of the first step of the plan, without those that end with the deletion of the Machine itself.
+    pub fn blockers_without_own_deletion(&self, observed: &Snapshot, name: &str) -> Vec<Problem> {
         let (QuorumGuard::Blocked(blockers) | QuorumGuard::AtRisk { blockers, .. }) = &self.guard else {
             return Vec::new();
         };
-        let is_own = |blocker: &&Problem| {
-            let own = match blocker {
-                Problem::BeingDeleted { machine, .. } | Problem::RefusedByEtcd { machine, .. } => {
-                    Some(machine)
-                }
-                _ => None,
-            };
-            own.is_some_and(|machine| machine == name)
+        let mut machines = observed.machines.iter();
+        let has_no_node = machines.any(|machine| machine.name() == name && !machine.has_node());
+        let is_own = |blocker: &&Problem| match blocker {
+            Problem::BeingDeleted { machine, .. } | Problem::RefusedByEtcd { machine, .. } => machine == name,
+            // While a Machine has no node, Cluster API removes no member, because the member may belong to this Machine.
+            Problem::MemberWithoutMachine { .. } => has_no_node,
+            _ => false,
         };
         let others = blockers.iter().filter(|blocker| !is_own(blocker));
         others.cloned().collect()
@@ -63,6 +62,10 @@ pub fn replacement_blockers(observed: &Snapshot, name: &str, now: Timestamp) -> 
         blockers.push(Problem::ReplacementInProgress { machine, waits_for });
     }
     blockers.extend(replaceability.loss.iter().map(|loss| loss.blocker.clone()));
+    blockers.extend(promotion_risk(observed, name).map(|why| Problem::NoWay {
+        why,
+        check: "etcd-learners-stuck",
+    }));
     match &replaceability.guard {
         QuorumGuard::NoWay(no_plan) if blockers.is_empty() && prevents_creation(no_plan) => {
             blockers.push(Problem::NoWay {
@@ -70,7 +73,7 @@ pub fn replacement_blockers(observed: &Snapshot, name: &str, now: Timestamp) -> 
                 check: check_of(no_plan),
             });
         }
-        _ => blockers.extend(replaceability.blockers_without_own_deletion(name)),
+        _ => blockers.extend(replaceability.blockers_without_own_deletion(observed, name)),
     }
     blockers
 }
@@ -117,7 +120,7 @@ pub const fn prevents_creation(no_plan: &NoPlan) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use kcp_api::{ConditionStatus::False, metadata::Time};
+    use kcp_api::{ConditionStatus::False, Object as _, metadata::Time};
 
     use super::replacement_blockers;
     use crate::{
@@ -137,6 +140,27 @@ mod tests {
             ("healthy", |_| {}, true),
             ("its own member is dead", |machine| dead(machine, &["m1"]), true),
             ("another member is dead", |machine| dead(machine, &["m2"]), false),
+            (
+                "its own member never started",
+                |machine| {
+                    *machine = snapshot("m3");
+                    machine.control_plane_snapshot.observed.never_starts(2);
+                },
+                true,
+            ),
+            (
+                "its own member never started, and could take the quorum",
+                |machine| {
+                    *machine = snapshot("m2");
+                    machine.control_plane_snapshot.observed.never_starts(1);
+                },
+                false,
+            ),
+            (
+                "another member never started",
+                |machine| machine.control_plane_snapshot.observed.never_starts(2),
+                false,
+            ),
             (
                 "two members are dead",
                 |machine| dead(machine, &["m2", "m3"]),
@@ -194,7 +218,8 @@ mod tests {
         for (name, change, expected) in cases {
             let mut machine = snapshot("m1");
             change(&mut machine);
-            let blockers = replacement_blockers(&machine.control_plane_snapshot.observed, "m1", now());
+            let observed = &machine.control_plane_snapshot.observed;
+            let blockers = replacement_blockers(observed, machine.object.name(), now());
             let decision = decide(&machine, ReplaceOptions::default(), now());
             assert_eq!(blockers.is_empty(), *expected, "{name}: {blockers:?}");
             assert_eq!(

@@ -265,7 +265,7 @@ pub fn no_plan(no_plan: &NoPlan) -> String {
         NoPlan::Stuck { names } => {
             format!(
                 "the controller cannot continue until these Machines or etcd members are healthy: {}",
-                join_names(names, "and")
+                join_member_names(names.iter().map(String::as_str), "and")
             )
         }
     }

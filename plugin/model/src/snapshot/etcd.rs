@@ -1,6 +1,7 @@
 //! The status of each etcd member, and which report counts if members contradict each other.
 //!
 //! - [`metrics`]: the numbers that a member counts
+//! - [`peer`]: on which Machine a member may run
 //!
 //! - If members of one cluster report different member lists, the list of the members that follow a leader counts: raft
 //!   has a leader only while most voters follow it (etcd's raft, `CheckQuorum`). If several such lists exist, or none, the
@@ -10,6 +11,7 @@
 //! - If two reports rank equal, neither counts, because the rejected report could come from the member with the data.
 
 pub mod metrics;
+pub mod peer;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -340,6 +340,25 @@ impl Snapshot {
         }
     }
 
+    /// The first Machines, and one more without a node. On its host, kubeadm has added a learner that never started.
+    pub fn never_starts(&mut self, ready: usize) {
+        let number = ready + 1;
+        self.etcd = Reading::Read(survey());
+        self.machines.truncate(number);
+        self.survey().queried.truncate(ready);
+        let all: Vec<usize> = (1..=ready).collect();
+        self.each_list_of(&all, |list| {
+            list.members.truncate(number);
+            list.members[ready].name = String::new();
+            list.members[ready].is_learner = true;
+            list.members[ready].peer_urls = vec![format!("https://10.0.0.{number}:2380")];
+        });
+        let machine = self.machine(number);
+        machine.status.node_name = None;
+        machine.status.conditions.clear();
+        machine.status.addresses = vec![format!("10.0.0.{number}")];
+    }
+
     /// Kills the etcd member of a Machine: it does not respond, and its pod is not ready.
     pub fn kill(&mut self, number: usize) {
         self.survey().queried[number - 1].response =

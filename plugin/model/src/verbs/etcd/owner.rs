@@ -1,7 +1,5 @@
 //! The Machine on which an etcd member runs.
 
-use std::net::IpAddr;
-
 use kcp_api::{Machine, Object as _};
 
 use crate::{
@@ -10,7 +8,7 @@ use crate::{
         left_behind::{unlisted_hint, unlisted_machine, unlisted_message},
         machine_grace::are_machines_read,
     },
-    snapshot::{Snapshot, management::describe_owner},
+    snapshot::{Snapshot, etcd::peer::may_run_on, management::describe_owner},
     verbs::etcd::members::{ClusterMember, EtcdCluster, refusal},
 };
 
@@ -78,38 +76,9 @@ fn joining_owner<'o>(
     let list = cluster.survey.agreed_members();
     let mut listed = list.into_iter().flat_map(|list| &list.members);
     let listed = listed.find(|listed| listed.id == member.id);
-    let hosts: Vec<IpAddr> = listed
-        .into_iter()
-        .flat_map(|listed| &listed.peer_urls)
-        .filter_map(|url| host(url)?.parse().ok())
-        .collect();
+    let peer_urls = listed.map_or_else(Vec::new, |listed| listed.peer_urls.clone());
     let may_own = |machine: &&Machine| {
-        // Host names prove nothing: kubeadm writes IP addresses into peer URLs.
-        let addresses = machine.status.addresses.iter();
-        let own: Vec<IpAddr> = addresses.filter_map(|address| address.parse().ok()).collect();
-        let is_unknown = own.is_empty() || hosts.is_empty();
-        !machine.is_deleting()
-            && observed.node_of(machine).is_none()
-            && (is_unknown || own.iter().any(|address| hosts.contains(address)))
+        !machine.is_deleting() && observed.node_of(machine).is_none() && may_run_on(machine, &peer_urls)
     };
     observed.machines.iter().find(may_own)
-}
-
-/// The host in a URL such as `https://10.0.0.1:2380` or `https://[fd00::1]:2380`.
-fn host(url: &str) -> Option<&str> {
-    let (_, rest) = url.split_once("://")?;
-    let (host, _port) = rest.rsplit_once(':')?;
-    Some(host.trim_start_matches('[').trim_end_matches(']'))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::host;
-
-    #[test]
-    fn the_host_of_a_peer_is_compared_with_addresses() {
-        assert_eq!(host("https://10.0.0.1:2380"), Some("10.0.0.1"));
-        assert_eq!(host("https://[fd00::1]:2380"), Some("fd00::1"));
-        assert_eq!(host("10.0.0.1"), None);
-    }
 }

@@ -7,7 +7,7 @@ use crate::{
     change::{
         confirmation::Question,
         decision::{ChangeEvent, Decision, ObjectWrite, Proposal, WriteObstacles},
-        quorum_guard::{QuorumGuard, leader_warning},
+        quorum_guard::{QuorumGuard, leader_warning, promotion_risk},
         replaceable::{Replaceability, prevents_creation},
         replacement::{has_dead_member, has_left_etcd},
     },
@@ -66,7 +66,8 @@ pub fn decide(machine: &MachineSnapshot, options: ReplaceOptions, now: Timestamp
         // `fatal_loss` checks the quorum after the deletion.
         QuorumGuard::Blocked(_) | QuorumGuard::AtRisk { .. } => {
             let is_lasting = |blocker: &Problem| matches!(blocker, Problem::NoTemplate { .. });
-            let blockers = replaceability.blockers_without_own_deletion(name).into_iter();
+            let blockers = replaceability.blockers_without_own_deletion(machine.observed(), name);
+            let blockers = blockers.into_iter();
             let (missing, others): (Vec<_>, Vec<_>) = blockers.partition(is_lasting);
             lasting.extend(missing.iter().map(Problem::message));
             let is_excused = |blocker: &Problem| ends_with_the_dead(machine.observed(), name, blocker);
@@ -75,6 +76,7 @@ pub fn decide(machine: &MachineSnapshot, options: ReplaceOptions, now: Timestamp
             temporary = messages_of(&others);
         }
     }
+    temporary.extend(promotion_risk(machine.observed(), name));
     temporary.retain(|line| !lasting.contains(line));
     match (WriteObstacles { lasting, temporary }).warnings(options.force) {
         Ok(more) => warnings.extend(more),
@@ -213,12 +215,13 @@ mod tests {
     use crate::{
         change::decision::{Refusal, RefusedBy},
         snapshot::{
-            EtcdMember, EtcdMembers, Failure,
+            EtcdMember, EtcdMembers, Failure, Reading, Snapshot,
             change::{MachineObject, MachineSnapshot},
         },
         testing::{
             machine::{dead, fail, snapshot},
             objects::{self, annotate, minutes_ago, now, pause},
+            snapshot::failure,
         },
     };
 
@@ -316,6 +319,140 @@ mod tests {
                 refusal.why.contains(&being_deleted),
                 "{target}, {has_left}: {refusal:?}"
             );
+        }
+    }
+
+    /// The first reason why `decide` refuses without and with `--force`. `None` if it deletes the Machine.
+    fn refusals(machine: &MachineSnapshot) -> [Option<String>; 2] {
+        [false, true].map(|force| match decide(machine, options(force), now()) {
+            Decision::Write(_) => None,
+            Decision::Refused(refusal) => refusal.why.into_iter().next(),
+            unchanged @ Decision::Unchanged(_) => panic!("{unchanged:?}"),
+        })
+    }
+
+    #[test]
+    #[expect(clippy::too_many_lines, reason = "one table")]
+    fn a_machine_whose_member_never_started_is_replaced() {
+        type Case = (
+            &'static str,
+            usize,
+            fn(&mut Snapshot),
+            &'static str,
+            [Option<&'static str>; 2],
+        );
+        const STARTS: &str = "some etcd members do not vote yet: (not started)";
+        const NEEDED: &str = "the Machine has no node yet, so Cluster API would leave its etcd member behind, and etcd would lose its quorum";
+        const RISK: &str = "the etcd member of Machine m2 does not vote yet: if kubeadm lets it vote before the host is gone, etcd loses \
+                            its quorum";
+        const STUCK: &str =
+            "the controller cannot continue until these Machines or etcd members are healthy: (not started)";
+        const NO_API: &str = "no other Machine runs a working API server, controller manager and scheduler";
+        fn votes(observed: &mut Snapshot, ready: usize) {
+            let all: Vec<usize> = (1..=ready).collect();
+            observed.each_list_of(&all, |list| {
+                list.members[ready].name = format!("node-m{}", ready + 1);
+                list.members[ready].is_learner = false;
+            });
+        }
+        /// A second Machine without a node, whose host has this address.
+        fn another_joins(observed: &mut Snapshot, address: &str) {
+            let mut another = objects::machine("m3");
+            another.status.node_name = None;
+            another.status.addresses = vec![address.to_owned()];
+            observed.machines.push(another);
+        }
+        let cases: &[Case] = &[
+            ("one is ready", 1, |_| {}, "m2", [Some(RISK), None]),
+            ("two are ready", 2, |_| {}, "m3", [None, None]),
+            (
+                "the learner has started",
+                2,
+                |o| o.each_list_of(&[1, 2], |list| list.members[2].name = "node-m3".to_owned()),
+                "m3",
+                [None, None],
+            ),
+            (
+                "the controller keeps members without a name",
+                2,
+                |o| o.controller_version = Reading::Read(Some("v1.13.1".to_owned())),
+                "m3",
+                [Some(STUCK), Some(STUCK)],
+            ),
+            (
+                "the learner is of no Machine",
+                2,
+                |o| o.machine(3).status.addresses = vec!["10.0.0.99".to_owned()],
+                "m3",
+                [None, None],
+            ),
+            (
+                "a ready one, of one",
+                1,
+                |_| {},
+                "m1",
+                [Some(NO_API), Some(NO_API)],
+            ),
+            (
+                "a ready one, of two",
+                2,
+                |_| {},
+                "m1",
+                [Some(STARTS), Some(STARTS)],
+            ),
+            (
+                "it votes, and one is ready",
+                1,
+                |o| votes(o, 1),
+                "m2",
+                [Some(NEEDED), Some(NEEDED)],
+            ),
+            (
+                "it votes, and two are ready",
+                2,
+                |o| votes(o, 2),
+                "m3",
+                [None, None],
+            ),
+            (
+                "it votes, and one of two is silent",
+                2,
+                |o| {
+                    votes(o, 2);
+                    o.survey().queried[1].response = Err(failure("etcd", "no answer"));
+                },
+                "m3",
+                [Some(NEEDED), Some(NEEDED)],
+            ),
+            (
+                "another joins, too",
+                1,
+                |o| another_joins(o, "10.0.0.3"),
+                "m2",
+                [Some("Machine m3 has no node yet"), None],
+            ),
+            (
+                "it joins, and the learner is of another",
+                1,
+                |o| another_joins(o, "10.0.0.3"),
+                "m3",
+                [Some(STARTS), Some(STARTS)],
+            ),
+            (
+                "the learner may be of another",
+                1,
+                |o| another_joins(o, "m3"),
+                "m2",
+                [Some(STARTS), Some(STARTS)],
+            ),
+        ];
+        for (name, ready, change, target, expected) in cases {
+            let mut machine = snapshot(target);
+            let observed = &mut machine.control_plane_snapshot.observed;
+            observed.never_starts(*ready);
+            change(observed);
+            let expected = expected.map(|why| why.map(str::to_owned));
+            assert_eq!(refusals(&machine), expected, "{name}");
         }
     }
 

@@ -348,7 +348,7 @@ mod tests {
     }
 
     /// The commands that change nothing in a cluster.
-    const READERS: [&str; 28] = [
+    const READERS: [&str; 29] = [
         "status",
         "why",
         "plan",
@@ -373,6 +373,7 @@ mod tests {
         "webhook status",
         "generate anchor",
         "generate api-proxy",
+        "generate join-report",
         "completion",
         "man",
         "options",

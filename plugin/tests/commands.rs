@@ -23,6 +23,7 @@ const PAGES: &[(&str, &str)] = &[
     ("exporter", "../guides/exporter.md"),
     ("generate anchor", "../guides/anchor.md"),
     ("generate api-proxy", "../guides/discovery.md"),
+    ("generate join-report", "../guides/join-reports.md"),
     ("man", "../install.md"),
     ("options", "../reference/flags.md"),
     ("pool repair", "pool-repair.md"),

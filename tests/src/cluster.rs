@@ -161,6 +161,20 @@ impl Cluster {
             .await
     }
 
+    /// Creates a cluster with a control plane on real machines whose `kubeadmConfigSpec` is changed before.
+    pub async fn create_on_real_machines_with(
+        client: &Client,
+        (namespace, name): (&str, &str),
+        version: &str,
+        change: impl FnOnce(&mut Value),
+    ) -> Result<Self> {
+        let mut kubeadm = real::kubeadm_config(&format!("stand-in:///{namespace}"));
+        change(&mut kubeadm);
+        Self::new(client, namespace, name, json!({}), kubeadm)
+            .with_control_plane(1, version)
+            .await
+    }
+
     async fn with_control_plane(self, replicas: u32, version: &str) -> Result<Self> {
         self.create_infrastructure().await?;
         create(&self.control_planes(), self.control_plane(replicas, version)).await?;

@@ -165,6 +165,7 @@ mod tests {
             core_dns: Reading::NotYet,
             kubeadm_config: Reading::NotYet,
             leases: Reading::NotYet,
+            join_reports: Vec::new(),
             connection_risks: Vec::new(),
         })
     }

@@ -99,6 +99,7 @@ const WITHOUT_OUTPUT: &[&str] = &[
     "webhook enable",
     "generate anchor",
     "generate api-proxy",
+    "generate join-report",
     "completion",
     "man",
     "options",

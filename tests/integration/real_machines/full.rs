@@ -9,6 +9,7 @@ mod client_certificate;
 mod cluster_api;
 mod discovery;
 mod installation;
+mod join_reports;
 mod kubeadm_files;
 mod nodes;
 mod recovery;

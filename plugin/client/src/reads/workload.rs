@@ -28,7 +28,7 @@ use crate::{
 use kcp_api::{KubeadmControlPlane, Secret};
 use kcp_control_plane::snapshot::{
     EndpointCertificate, Failure, Reading, Workload,
-    workload::{Addon, Component, ControllerLease, KubeadmConfigMap, Node, StaticPod},
+    workload::{Addon, Component, ControllerLease, JoinReport, KubeadmConfigMap, Node, StaticPod},
 };
 
 /// The namespace into which kubeadm installs all its objects.
@@ -149,7 +149,16 @@ impl WorkloadCluster {
             });
             nodes
         };
-        let (endpoint_certificate, nodes, static_pods, kube_proxy, core_dns, kubeadm_config, leases) = tokio::join!(
+        let (
+            endpoint_certificate,
+            nodes,
+            static_pods,
+            kube_proxy,
+            core_dns,
+            kubeadm_config,
+            leases,
+            join_reports,
+        ) = tokio::join!(
             Box::pin(self.endpoint_certificate()),
             Box::pin(nodes),
             Box::pin(self.static_pods()),
@@ -157,6 +166,7 @@ impl WorkloadCluster {
             Box::pin(self.core_dns()),
             Box::pin(self.objects.get::<ConfigMap>(KUBE_SYSTEM, "kubeadm-config")),
             Box::pin(self.leases()),
+            Box::pin(self.join_reports()),
         );
         if let Err(error) = &nodes
             && !matches!(error, Error::Forbidden { .. })
@@ -179,6 +189,7 @@ impl WorkloadCluster {
             core_dns: self.reading_of("Deployment/coredns", core_dns),
             kubeadm_config: self.kubeadm_config(kubeadm_config),
             leases: self.reading_of("Lease", leases),
+            join_reports: join_reports.unwrap_or_default(),
             connection_risks: self.server.risks.clone(),
         };
         (Reading::Read(workload), endpoint_certificate)
@@ -237,6 +248,13 @@ impl WorkloadCluster {
             .flatten()
             .map(objects::lease)
             .collect())
+    }
+
+    async fn join_reports(&self) -> Result<Vec<JoinReport>, Error> {
+        let filter = ListParams::default();
+        self.objects
+            .list(Some(JoinReport::NAMESPACE), &filter, objects::join_report)
+            .await
     }
 
     async fn endpoint_certificate(&self) -> Reading<EndpointCertificate> {

@@ -17,7 +17,7 @@ use crate::{
     duration::format_duration,
     join_times::JoinLimit,
     problem::{Problem, leader_hint},
-    snapshot::{ControllerLease, Reading, Snapshot},
+    snapshot::{ControllerLease, Reading, Snapshot, workload::JoinReport},
     staleness::{DELETION_LIMIT, SLOW_DELETION, age, format_age},
 };
 
@@ -199,15 +199,18 @@ pub fn check_machines_without_node(observed: &Snapshot, now: Timestamp) -> Check
         .iter()
         .filter_map(|machine| match Phase::of(observed, machine, now) {
             Phase::Deleting => None,
-            Phase::Starting => Some(starting_finding(machine, now)),
             Phase::Settled if machine.has_node() || machine.deletion_timestamp().is_some() => None,
+            _ if has_failed_to_join(observed, machine) => reported_finding(observed, machine),
+            Phase::Starting => Some(starting_finding(observed, machine, now)),
             Phase::Settled => {
                 let lasts = machine.creation_timestamp().map_or_else(String::new, |created| {
                     format!(" within {}", format_age(created, now))
                 });
                 let JoinLimit { limit, source } = JoinLimit::of(observed);
                 let limit = format_duration(limit);
-                let message = format!("its node has not joined{lasts}; the limit is {limit} ({source})");
+                let report = report_clause(observed, machine);
+                let message =
+                    format!("its node has not joined{lasts}; the limit is {limit} ({source}){report}");
                 let see = diagnose_hint(machine);
                 let undo = undo_hint(observed, machine.name(), &compare_machines(observed, now));
                 let hint = match undo {
@@ -238,6 +241,8 @@ fn who_starts_machine(observed: &Snapshot, finding: &Finding, _: Timestamp) -> A
     };
     if machine.has_node() {
         Actor::Kubelet
+    } else if has_failed_to_join(observed, machine) {
+        Actor::Person
     } else if !machine.is_condition_true("BootstrapConfigReady") {
         Actor::BootstrapProvider
     } else if machine.is_condition_true("InfrastructureReady") {
@@ -269,7 +274,35 @@ pub(crate) fn who_deletes(machine: &Machine) -> Actor {
     }
 }
 
-fn starting_finding(machine: &Machine, now: Timestamp) -> Finding {
+/// What the host of a Machine without a node reports about its join. `None` if it reports nothing.
+fn join_report<'o>(observed: &'o Snapshot, machine: &Machine) -> Option<&'o JoinReport> {
+    let workload = observed.workload.value().filter(|_| !machine.has_node())?;
+    workload.join_report(machine)
+}
+
+fn has_failed_to_join(observed: &Snapshot, machine: &Machine) -> bool {
+    join_report(observed, machine).is_some_and(|report| report.has_failed)
+}
+
+/// The report as the end of a message. Empty if there is none.
+fn report_clause(observed: &Snapshot, machine: &Machine) -> String {
+    join_report(observed, machine).map_or_else(String::new, |report| format!("; {}", report.sentence()))
+}
+
+/// A failed kubeadm does not run again, so the Machine does not get a node, however long it has existed.
+fn reported_finding(observed: &Snapshot, machine: &Machine) -> Option<Finding> {
+    let report = join_report(observed, machine)?;
+    let (name, namespace) = (machine.name(), machine.namespace());
+    let hint = format!(
+        "{}; correct the cause; Cluster API does not run kubeadm again, so then replace the Machine: kubectl kcp machine replace \
+         {name} -n {namespace}",
+        diagnose_hint(machine)
+    );
+    let finding = Finding::fail(machine_object(name), report.sentence());
+    Some(finding.with_since(Some(report.reported)).with_hint(hint))
+}
+
+fn starting_finding(observed: &Snapshot, machine: &Machine, now: Timestamp) -> Finding {
     let lasts = machine.creation_timestamp().map_or_else(String::new, |created| {
         format!(" for {}", format_age(created, now))
     });
@@ -285,7 +318,10 @@ fn starting_finding(machine: &Machine, now: Timestamp) -> Finding {
     };
     Finding::info(
         machine_object(machine.name()),
-        format!("starting{lasts}{phase}{joined}"),
+        format!(
+            "starting{lasts}{phase}{joined}{}",
+            report_clause(observed, machine)
+        ),
     )
     .with_since(machine.creation_timestamp())
 }
@@ -420,7 +456,7 @@ pub fn check_nodes_not_ready(observed: &Snapshot, now: Timestamp) -> CheckResult
 }
 
 #[cfg(test)]
-pub(super) mod test_cases {
+pub(crate) mod test_cases {
     use kcp_api::{
         ConditionStatus::{False, True},
         metadata::Time,
@@ -428,12 +464,23 @@ pub(super) mod test_cases {
 
     use crate::{
         checks::tests::{Case, starts},
-        snapshot::{ControllerLease, Deletion, Reading},
+        snapshot::{ControllerLease, Deletion, Reading, workload::JoinReport},
         testing::{
-            objects::{condition, minutes_ago, pause, set},
+            objects::{condition, minutes_ago, now, pause, set},
             snapshot::failure,
         },
     };
+
+    /// A report of a host with this name and the address 10.0.0.3.
+    pub(crate) fn join_report_of(host: &str, has_failed: bool) -> JoinReport {
+        JoinReport {
+            host: host.to_owned(),
+            addresses: vec!["10.0.0.3".to_owned(), "fd00::3".to_owned()],
+            has_failed,
+            text: "kubeadm has failed in its phase kubelet-start: a disk of the host is full".to_owned(),
+            reported: now(),
+        }
+    }
 
     fn lease(minutes: i64) -> Reading<Option<ControllerLease>> {
         Reading::Read(Some(ControllerLease {
@@ -494,6 +541,37 @@ pub(super) mod test_cases {
             o.machine(3).metadata.creation_timestamp = Some(Time(minutes_ago(10)));
             o.machine(1).spec.version = Some("v1.33.0".to_owned());
             o.machine(2).spec.version = Some("v1.33.0".to_owned());
+        }),
+        ("machines-without-node", "its_host_reports_why", |o| {
+            starts(o);
+            o.workload().join_reports = vec![join_report_of("m3", true)];
+        }),
+        ("machines-without-node", "its_host_reports_a_slow_join", |o| {
+            starts(o);
+            o.machine(3).status.addresses = vec!["10.0.0.3".to_owned()];
+            o.workload().join_reports = vec![join_report_of("another-name", false)];
+        }),
+        (
+            "machines-without-node",
+            "its_host_reports_before_the_limit",
+            |o| {
+                starts(o);
+                o.machine(3).metadata.creation_timestamp = Some(Time(minutes_ago(10)));
+                o.workload().join_reports = vec![join_report_of("m3", false)];
+            },
+        ),
+        ("machines-without-node", "the_reports_are_of_others", |o| {
+            starts(o);
+            let earlier = JoinReport {
+                reported: minutes_ago(2),
+                ..join_report_of("m3", true)
+            };
+            let other = JoinReport {
+                addresses: Vec::new(),
+                ..join_report_of("m4", true)
+            };
+            // This Machine has joined since.
+            o.workload().join_reports = vec![earlier, other, join_report_of("m2", true)];
         }),
         ("machines-not-ready", "for_another_reason", |o| {
             let conditions = &mut o.machine(2).status.conditions;

@@ -326,6 +326,7 @@ fn workloads() -> impl Strategy<Value = Workload> {
         core_dns,
         kubeadm_config: Reading::NotYet,
         leases,
+        join_reports: Vec::new(),
         connection_risks: Vec::new(),
     })
 }

@@ -1,7 +1,7 @@
 //! The objects of the workload cluster, as its API server reports them.
 
 use jiff::Timestamp;
-use kcp_api::Condition;
+use kcp_api::{Condition, Machine, Object as _};
 
 use crate::snapshot::Reading;
 
@@ -18,8 +18,62 @@ pub struct Workload {
     pub kubeadm_config: Reading<KubeadmConfigMap>,
     /// The Leases `kube-controller-manager` and `kube-scheduler`.
     pub leases: Reading<Vec<ControllerLease>>,
+    /// What hosts report about their joins. Empty if it could not be read, because it only adds to what other sources say.
+    pub join_reports: Vec<JoinReport>,
     /// The settings in the kubeconfig that lower the security of the connection: one line for each.
     pub connection_risks: Vec<String>,
+}
+
+impl Workload {
+    /// The newest report of the host of a Machine.
+    pub fn join_report(&self, machine: &Machine) -> Option<&JoinReport> {
+        let created = machine.creation_timestamp()?;
+        // An earlier Machine may have had the same address.
+        let reports = self
+            .join_reports
+            .iter()
+            .filter(|report| report.reported >= created);
+        let own = reports.filter(|report| report.is_of(machine));
+        own.max_by_key(|report| report.reported)
+    }
+}
+
+/// An Event by which a host reports why its join fails: see `kubectl kcp generate join-report`. Whoever has a bootstrap token can
+/// create such an Event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JoinReport {
+    /// The name that the host has given itself.
+    pub host: String,
+    pub addresses: Vec<String>,
+    /// Whether kubeadm has ended. If not, it takes longer than usual.
+    pub has_failed: bool,
+    /// One line of bounded length.
+    pub text: String,
+    /// When the API server stored the report. The clock of the host may be wrong.
+    pub reported: Timestamp,
+}
+
+impl JoinReport {
+    /// The namespace of the Events. Hosts may create Events in no other namespace.
+    pub const NAMESPACE: &str = "kcp-join-reports";
+    /// The `reportingController` of the Events.
+    pub const CONTROLLER: &str = "kubectl-kcp.dev/join-report";
+    /// The reason of an Event about a kubeadm that has ended.
+    pub const FAILED: &str = "KubeadmFailed";
+    /// The annotation with the IP addresses of the host, separated by spaces.
+    pub const ADDRESSES: &str = "kubectl-kcp.dev/host-addresses";
+
+    fn is_of(&self, machine: &Machine) -> bool {
+        let known = &machine.status.addresses;
+        self.host == machine.name()
+            || known.contains(&self.host)
+            || self.addresses.iter().any(|address| known.contains(address))
+    }
+
+    /// The report as the words of its host.
+    pub fn sentence(&self) -> String {
+        format!("its host {} reports: {}", self.host, self.text)
+    }
 }
 
 /// The `ConfigMap` `kubeadm-config`. The controller updates it before each step of a rollout, and joining Machines read it.

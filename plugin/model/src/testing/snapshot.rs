@@ -147,6 +147,7 @@ fn workload() -> Workload {
             version: Some("v1.34.1".to_owned()),
         }),
         leases: Reading::Read(["kube-controller-manager", "kube-scheduler"].map(lease).to_vec()),
+        join_reports: Vec::new(),
         connection_risks: Vec::new(),
     }
 }

@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use tokio::sync::Mutex;
 
 use super::{Machine, Site};
+
+/// The script of [`Fleet::damage_next`] on a machine.
+const DAMAGE: &str = "/root/damage.sh";
 
 /// Machines that bootstrap data turns into nodes of one workload cluster, whose endpoint is the site's load balancer.
 pub struct Fleet {
@@ -15,6 +18,8 @@ pub struct Fleet {
     machines: Mutex<BTreeMap<String, Arc<Machine>>>,
     /// The archives of the images that each new machine gets.
     images: Mutex<Vec<PathBuf>>,
+    /// The script that damages the next machine.
+    damage: Mutex<Option<String>>,
 }
 
 impl Fleet {
@@ -23,6 +28,7 @@ impl Fleet {
             site: site.clone(),
             machines: Mutex::default(),
             images: Mutex::default(),
+            damage: Mutex::default(),
         }
     }
 
@@ -35,10 +41,25 @@ impl Fleet {
         self.images.lock().await.extend(archives);
     }
 
+    /// Lets the next new machine run a script as root, before the first command of its bootstrap data. The files of the data exist
+    /// then.
+    pub async fn damage_next(&self, script: &str) {
+        *self.damage.lock().await = Some(script.to_owned());
+    }
+
     /// Creates a machine and switches it on. Returns its address. cloud-init and kubeadm are still running then, as in a cloud.
     pub(crate) async fn boot(&self, name: &str, data: &str) -> Result<String> {
         let machine = self.site.machine(name)?;
-        machine.bootstrap_with(data)?;
+        match self.damage.lock().await.take() {
+            Some(script) => {
+                machine.write(DAMAGE, &script)?;
+                let first = format!("\nruncmd:\n  - sh {DAMAGE}\n");
+                let damaged = data.replacen("\nruncmd:\n", &first, 1);
+                ensure!(damaged != data, "the bootstrap data has no runcmd");
+                machine.bootstrap_with(&damaged)?;
+            }
+            None => machine.bootstrap_with(data)?,
+        }
         self.machines
             .lock()
             .await

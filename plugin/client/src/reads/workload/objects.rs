@@ -5,6 +5,7 @@ use k8s_openapi::api::{
     apps::v1::{DaemonSet, Deployment},
     coordination::v1::Lease,
     core::v1::{self, ConfigMap, ContainerStatus, NodeCondition, Pod, PodSpec, Taint},
+    events::v1::Event,
 };
 use kcp_api::{
     Condition, ConditionStatus,
@@ -14,7 +15,7 @@ use serde::Deserialize;
 
 use crate::reads::failure::one_line;
 use kcp_control_plane::snapshot::workload::{
-    Addon, Component, ControllerLease, CrashLoop, KubeadmConfigMap, Node, StaticPod,
+    Addon, Component, ControllerLease, CrashLoop, JoinReport, KubeadmConfigMap, Node, StaticPod,
 };
 
 pub fn node(node: v1::Node) -> Node {
@@ -274,6 +275,27 @@ pub fn reports_failed_etcd(health: &str) -> bool {
     health.lines().any(|line| line.starts_with("[-]etcd "))
 }
 
+/// What a host reports about its join. `None` if another program has created the Event. The texts are those of the host, so they are
+/// bounded, and have no control characters.
+pub fn join_report(event: Event) -> Option<JoinReport> {
+    if event.reporting_controller.as_deref() != Some(JoinReport::CONTROLLER) {
+        return None;
+    }
+    let plain = |text: Option<String>| one_line(&text.unwrap_or_default().replace(char::is_control, " "));
+    let metadata = event.metadata;
+    let addresses = metadata
+        .annotations
+        .and_then(|mut all| all.remove(JoinReport::ADDRESSES));
+    let addresses = addresses.unwrap_or_default();
+    Some(JoinReport {
+        host: plain(event.regarding.and_then(|host| host.name)),
+        addresses: addresses.split_whitespace().map(str::to_owned).collect(),
+        has_failed: event.reason.as_deref() == Some(JoinReport::FAILED),
+        text: plain(event.note),
+        reported: metadata.creation_timestamp?.0,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use serde::de::DeserializeOwned;
@@ -282,8 +304,9 @@ mod tests {
     use kcp_api::{Condition, ConditionStatus};
 
     use super::{
-        Addon, Component, ControllerLease, CrashLoop, KubeadmConfigMap, Node, StaticPod, daemon_set_addon,
-        deployment_addon, kubeadm_config, lease, node, reports_failed_etcd, static_pod,
+        Addon, Component, ControllerLease, CrashLoop, JoinReport, KubeadmConfigMap, Node, StaticPod,
+        daemon_set_addon, deployment_addon, join_report, kubeadm_config, lease, node, reports_failed_etcd,
+        static_pod,
     };
 
     /// The text is that of kube-apiserver 1.34.
@@ -308,6 +331,31 @@ mod tests {
 
     fn object<T: DeserializeOwned>(value: Value) -> T {
         serde_json::from_value(value).expect("an object")
+    }
+
+    #[test]
+    fn the_report_of_a_host_is_one_line_without_control_characters() {
+        let event = |controller: &str| {
+            join_report(object(json!({
+                "metadata": {"creationTimestamp": "2026-03-01T12:00:00Z",
+                    "annotations": {"kubectl-kcp.dev/host-addresses": "10.0.0.3 fd00::3 "}},
+                // The clock of the host is wrong.
+                "eventTime": "1970-01-01T00:00:07.000000Z",
+                "reason": "KubeadmFailed",
+                "reportingController": controller,
+                "regarding": {"kind": "Node", "name": "m3\u{1b}[31m"},
+                "note": format!("a disk\nis\u{1b}[2Jfull {}", "x".repeat(400)),
+            })))
+        };
+        let expected = JoinReport {
+            host: "m3 [31m".to_owned(),
+            addresses: ["10.0.0.3", "fd00::3"].map(str::to_owned).to_vec(),
+            has_failed: true,
+            text: format!("a disk is [2Jfull {}…", "x".repeat(282)),
+            reported: "2026-03-01T12:00:00Z".parse().expect("a time"),
+        };
+        assert_eq!(event("kubectl-kcp.dev/join-report"), Some(expected));
+        assert_eq!(event("kubelet"), None);
     }
 
     #[test]

@@ -519,6 +519,16 @@ fn a_scale_down_is_allowed_exactly_if_the_verb_allows_it() {
 }
 
 #[test]
+fn the_report_of_a_host_permits_and_forbids_nothing() {
+    let starts = preflight(crate::checks::tests::starts);
+    let reports = preflight(|o| {
+        crate::checks::tests::starts(o);
+        o.workload().join_reports = vec![crate::checks::machines::test_cases::join_report_of("m3", true)];
+    });
+    assert_eq!(all(&reports), all(&starts));
+}
+
+#[test]
 fn a_replacement_is_reported_as_the_verb_decides() {
     let starts = preflight(crate::checks::tests::starts);
     let blockers = |entries: &[crate::inspection::Remediation]| -> Vec<Vec<String>> {

@@ -177,5 +177,96 @@ pub(crate) const TOPIC: Topic = Topic {
             }],
             proof: Proof::Test("audit::each_fault_that_the_audit_knows_is_found"),
         },
+        Accident {
+            references: &[
+                "kubernetes/kubernetes#89512",
+                "kubernetes/kubeadm#1711",
+                "kubernetes/kubernetes#79779",
+            ],
+            done: "Boots a control plane host with the name of another one.",
+            seen: KUBEADM,
+            outcome: "kubeadm refuses to join, which only the log of the host says. Before 1.18, kubeadm joined it, and the control plane \
+                      could go down.",
+            fixed: None,
+            with: &[With::Named {
+                check: "machines-without-node",
+                sentence: "reports:",
+            }],
+            proof: Proof::Test("real_machines::full::join_reports::hosts_report_why_they_do_not_join"),
+        },
+        Accident {
+            references: &["kubernetes/kubeadm#1341"],
+            done: "Boots a control plane host that cannot pull an image.",
+            seen: KUBEADM,
+            outcome: "kubeadm fails, and only the log of the host says why.",
+            fixed: None,
+            with: &[With::Named {
+                check: "machines-without-node",
+                sentence: "reports:",
+            }],
+            proof: Proof::Test("real_machines::full::join_reports::hosts_report_why_they_do_not_join"),
+        },
+        Accident {
+            references: &["kubernetes/kubernetes#99305", "kubernetes/kubernetes#74169"],
+            done: "Boots a control plane host without enough space on its disk.",
+            seen: KUBEADM,
+            outcome: "kubeadm waits and fails, and only the logs of the host say why.",
+            fixed: None,
+            with: &[With::Named {
+                check: "machines-without-node",
+                sentence: "reports:",
+            }],
+            proof: Proof::Test("real_machines::full::join_reports::hosts_report_why_they_do_not_join"),
+        },
+        Accident {
+            references: &["kubernetes-sigs/cluster-api#8631"],
+            done: "Boots a control plane host whose kubelet does not run.",
+            seen: KUBEADM,
+            outcome: "kubeadm adds the host's etcd member and then fails. The member stays, never starts, and no other host can join.",
+            fixed: None,
+            with: &[
+                With::Named {
+                    check: "machines-without-node",
+                    sentence: "reports:",
+                },
+                With::Undone {
+                    command: "machine replace",
+                },
+            ],
+            proof: Proof::Test("real_machines::full::join_reports::hosts_report_why_they_do_not_join"),
+        },
+        Accident {
+            references: &[
+                "kubernetes-retired/cluster-api-bootstrap-provider-kubeadm#248",
+                "kubernetes/kubeadm#1988",
+            ],
+            done: "Boots a host after its bootstrap token has expired.",
+            seen: KUBEADM,
+            outcome: "kubeadm fails in its preflight, and only the log of the host says why.",
+            fixed: None,
+            with: &[With::Said {
+                command: "generate join-report",
+                sentence: "the bootstrap token has expired, or the cluster does not know it",
+            }],
+            proof: Proof::Test("real_machines::full::join_reports::hosts_report_why_they_do_not_join"),
+        },
+        Accident {
+            references: &["kubernetes/kubeadm#240", "kairen/kubeadm-ansible#4"],
+            done: "Boots a host with a wrong clock, or without a route to the control plane endpoint.",
+            seen: KUBEADM,
+            outcome: "kubeadm fails in its preflight, and only the log of the host says why.",
+            fixed: None,
+            with: &[
+                With::Said {
+                    command: "generate join-report",
+                    sentence: "the control plane endpoint cannot be reached",
+                },
+                With::Said {
+                    command: "generate join-report",
+                    sentence: "a certificate is not valid at the time of the host's clock",
+                },
+            ],
+            proof: Proof::Test("real_machines::full::join_reports::hosts_report_why_they_do_not_join"),
+        },
     ],
 };

@@ -294,8 +294,8 @@ fn reported_finding(observed: &Snapshot, machine: &Machine) -> Option<Finding> {
     let report = join_report(observed, machine)?;
     let (name, namespace) = (machine.name(), machine.namespace());
     let hint = format!(
-        "{}; correct the cause; Cluster API does not run kubeadm again, so then replace the Machine: kubectl kcp machine replace \
-         {name} -n {namespace}",
+        "{}; correct the cause, and then replace the Machine, because Cluster API does not run kubeadm again: kubectl kcp machine \
+         replace {name} -n {namespace}",
         diagnose_hint(machine)
     );
     let finding = Finding::fail(machine_object(name), report.sentence());

@@ -45,7 +45,7 @@ pub struct JoinReport {
     /// The name that the host has given itself.
     pub host: String,
     pub addresses: Vec<String>,
-    /// Whether kubeadm has ended. If not, it takes longer than usual.
+    /// Whether kubeadm has failed. If not, it still runs, for longer than usual.
     pub has_failed: bool,
     /// One line of bounded length.
     pub text: String,
@@ -54,11 +54,11 @@ pub struct JoinReport {
 }
 
 impl JoinReport {
-    /// The namespace of the Events. Hosts may create Events in no other namespace.
+    /// The namespace of the Events. A bootstrap token permits Events in no other namespace.
     pub const NAMESPACE: &str = "kcp-join-reports";
     /// The `reportingController` of the Events.
     pub const CONTROLLER: &str = "kubectl-kcp.dev/join-report";
-    /// The reason of an Event about a kubeadm that has ended.
+    /// The reason of an Event about a kubeadm that has failed.
     pub const FAILED: &str = "KubeadmFailed";
     /// The annotation with the IP addresses of the host, separated by spaces.
     pub const ADDRESSES: &str = "kubectl-kcp.dev/host-addresses";
@@ -70,7 +70,7 @@ impl JoinReport {
             || self.addresses.iter().any(|address| known.contains(address))
     }
 
-    /// The report as the words of its host.
+    /// The report, with its host as the source.
     pub fn sentence(&self) -> String {
         format!("its host {} reports: {}", self.host, self.text)
     }

@@ -2,8 +2,8 @@
 # Reports why kubeadm has failed on this host: join-report.sh PROCESS SECONDS
 #
 # kubectl kcp generate join-report prints this file and the command that starts it, before kubeadm, in a unit of its own. PROCESS is
-# the shell that runs kubeadm. After SECONDS, a kubeadm that still runs is reported, too, if a cause is found. If kubeadm succeeds,
-# nothing is reported.
+# the shell that runs kubeadm. After SECONDS, a kubeadm that still runs is reported, too, if a cause is found. A kubeadm
+# that succeeds before is not reported.
 #
 # The report has a sentence from the list below, and at most eight lines of logs. A line is reported only if the list has a pattern
 # for it, and if it names no token, key, certificate, password or secret. The report is an Event, which this host creates with the
@@ -29,7 +29,7 @@ field() {
 }
 endpoint=$(field apiServerEndpoint)
 token=$(field token)
-address=$(echo "$endpoint" | sed 's/:[0-9]*$//; s/[][]//g')
+address=$(printf '%s\n' "$endpoint" | sed 's/:[0-9]*$//; s/[][]//g')
 
 # A pattern of a line, and what it means. The first pattern that a line matches is the cause. ENDPOINT is the address of the
 # control plane endpoint.
@@ -47,6 +47,7 @@ ERROR (Port|FileAvailable|DirAvailable)-|the host is not new: a port or a file t
 ERROR [A-Za-z-]+\]|a preflight check of kubeadm has failed
 address already in use|a port that a component needs is in use
 kubelet is not (running|healthy)|the kubelet does not run
+the clock of the host is wrong|the clock of the host is wrong
 END
 }
 
@@ -62,8 +63,9 @@ logs() {
         newest=$(ls -t /var/log/pods/kube-system_"$component"-*/"$component"/*.log 2>/dev/null | head -n 1)
         [ -z "$newest" ] || tail -n 50 "$newest" | sed "s/^[^ ]* std[a-z]* [FP] /$component: /"
     done
-    df -P / /var/lib/kubelet /var/lib/containerd /var/lib/etcd /var/log 2>/dev/null |
-        awk '$5 == "100%" && !seen[$6]++ { print "no space left on device: " $6 }'
+    # Not the root, which is always full on an image-based host.
+    df -P /var/lib/kubelet /var/lib/containerd /var/lib/etcd /var/log 2>/dev/null |
+        awk '$4 == 0 && !seen[$6]++ { print "no space left on device: " $6 }'
     clock
 }
 
@@ -75,7 +77,7 @@ clock() {
     [ -n "$theirs" ] && theirs=$(date -d "$theirs" +%s 2>/dev/null) || return 0
     ours=$(date +%s)
     if [ $((ours - theirs)) -gt 60 ] || [ $((theirs - ours)) -gt 60 ]; then
-        echo "expired or is not yet valid: the clock of the host says $(date -u +%Y-%m-%dT%H:%M:%SZ), and that of the API server" \
+        echo "the clock of the host is wrong: it says $(date -u +%Y-%m-%dT%H:%M:%SZ), and that of the API server" \
             "$(date -u -d "@$theirs" +%Y-%m-%dT%H:%M:%SZ)"
     fi
 }
@@ -86,17 +88,17 @@ describe() {
     sentence=
     while IFS= read -r cause; do
         # An address has dots, which match any character. No other text is in its place.
-        pattern=$(echo "$cause" | sed "s/|[^|]*\$//; s/ENDPOINT/$(echo "$address" | tr -cd 'A-Za-z0-9.:-')/")
-        lines=$(echo "$printable" | grep -iE -- "$pattern") || continue
-        sentence=$(echo "$cause" | sed 's/.*|//')
+        pattern=$(printf '%s\n' "$cause" | sed "s/|[^|]*\$//; s/ENDPOINT/$(printf '%s\n' "${address:-no-endpoint}" | tr -cd 'A-Za-z0-9.:-')/")
+        lines=$(printf '%s\n' "$printable" | grep -iE -- "$pattern") || continue
+        sentence=$(printf '%s\n' "$cause" | sed 's/.*|//')
         break
     done <<END
 $(causes)
 END
-    phase=$(echo "$printable" | sed -n 's/.*error execution phase \([a-z/-]*\).*/ in its phase \1/p' | tail -n 1)
-    evidence=$([ -z "$sentence" ] || echo "$lines" | sed -E 's/.*(current time [0-9TZ:-]+ is (before|after) )/\1/; s/^ +//' |
+    phase=$(printf '%s\n' "$printable" | sed -n 's/.*error execution phase \([a-z/-]*\).*/ in its phase \1/p' | tail -n 1)
+    evidence=$([ -z "$sentence" ] || printf '%s\n' "$lines" | sed -E 's/.*(current time [0-9TZ:-]+ is (before|after) )/\1/; s/^ +//' |
         grep -viE 'token|passw|secret|bearer|authorization|credential|certificate|(^|[^a-z])keys?([^a-z]|$)|-----' |
-        sed -E 's/[A-Za-z0-9+\/=_-]{40,}/.../g; s/[a-z0-9]{6}\.[a-z0-9]{16}/.../g' |
+        sed -E 's/\?[^ "]*/?.../g; s/[A-Za-z0-9%+\/=_-]{40,}/.../g; s/[a-z0-9]{6}\.[a-z0-9]{16}/.../g' |
         sed -E 's/^[EIWF][0-9]{4} [0-9:.]+ +[0-9]+ //' | cut -c 1-300 | awk '!seen[$0]++' | tail -n 8 | sed -n '1!G;h;$p')
     sentence=$sentence${evidence:+:}
     if [ "$1" = KubeadmFailed ]; then
@@ -106,14 +108,14 @@ END
     else
         return 1
     fi
-    [ -z "$evidence" ] || echo "$evidence"
+    [ -z "$evidence" ] || printf '%s\n' "$evidence"
 }
 
 # Creates the Event with the report in $2, for the reason $1.
 create_event() {
     [ -n "$endpoint" ] && [ -s "$authority" ] && command -v curl >/dev/null || return 1
-    note=$(echo "$2" | head -c 1000 | sed 's/\\/\\\\/g; s/"/\\"/g' | awk '{ printf "%s%s", separator, $0; separator = "\\n" }')
-    host=$(hostname)
+    note=$(printf '%s\n' "$2" | head -c 1000 | sed 's/\\/\\\\/g; s/"/\\"/g' | awk '{ printf "%s%s", separator, $0; separator = "\\n" }')
+    host=$(uname -n)
     addresses=$(ip -o address show scope global 2>/dev/null | awk '{ sub("/.*", "", $4); print $4 }' | head -n 8 | tr '\n' ' ')
     event=/run/kcp-join-report.json
     cat >"$event" <<END
@@ -138,8 +140,9 @@ send() {
 
 report() {
     text=$(describe "$1") || return 0
-    echo "$text"
-    create_event "$1" "$text" || echo "kcp-join-report: $(hostname): $(echo "$text" | head -n 2 | tr '\n' ' ')" >/dev/console
+    printf '%s\n' "$text"
+    create_event "$1" "$text" ||
+        printf 'kcp-join-report: %s: %s\n' "$(uname -n)" "$(printf '%s\n' "$text" | head -n 2 | tr '\n' ' ')" >/dev/console
 }
 
 began=$(cut -d . -f 1 /proc/uptime) slow=

@@ -26,7 +26,7 @@ const JOINING_HOSTS: &str = "system:bootstrappers:kubeadm:default-node-token";
 
 A host whose kubeadm fails creates an Event in namespace kcp-join-reports of the workload cluster, with the phase, the cause and a few \
 lines of logs. 'why', 'status' and 'machine diagnose' show the Event. If the host cannot create an Event, it writes one line to its \
-console. The price: whoever has a bootstrap token can create Events in this namespace. So 'why' names the host as the source.
+console. The price: anyone with a bootstrap token can create Events in this namespace. So 'why' names the host as the source.
 
 Examples:
   kubectl kcp generate join-report
@@ -37,7 +37,7 @@ pub struct JoinReportArguments {
     #[arg(long, value_name = "PART", value_enum)]
     pub part: Option<Part>,
 
-    /// After this time, report also a kubeadm that still runs, if a cause is found
+    /// After this time, also report a kubeadm that still runs, if a cause is found
     #[arg(long, value_name = "DURATION", value_parser = parse_timeout, default_value = "2m")]
     pub slow_after: Duration,
 }
@@ -68,7 +68,7 @@ fn parts(arguments: &JoinReportArguments) -> String {
     };
     let workload_cluster = || {
         let objects: Vec<String> = workload_objects().iter().map(text).collect();
-        "# Apply these objects to the workload cluster. Whoever has a bootstrap token can then create Events in this namespace.\n"
+        "# Apply these objects to the workload cluster. Anyone with a bootstrap token can then create Events in this namespace.\n"
             .to_owned()
             + &objects.join("---\n")
     };
@@ -217,6 +217,20 @@ mod tests {
                     "Q".repeat(50)
                 ),
                 "kubeadm has failed: a program on the host does not know one of its flags:\nunknown flag: --b ... ... [2J\nunknown flag: --a\n",
+            ),
+            // As klog quotes an error: the shell must not interpret it.
+            (
+                r#"err="failed to pull https://x/y?sig=ab%2Bcd\tb\nPASSWORD=\nsecret""#.to_owned(),
+                "kubeadm has failed: an image cannot be pulled\n",
+            ),
+            (
+                r#"err="failed to pull https://x/y?sig=ab%2Bcd\n\c and more""#.to_owned(),
+                "kubeadm has failed: an image cannot be pulled:\nerr=\"failed to pull https://x/y?... and more\"\n",
+            ),
+            // Without an endpoint: kubeadm init.
+            (
+                "dial tcp 10.0.0.1:6443: connect: connection refused".to_owned(),
+                "kubeadm has failed: no line of its log has a known cause\n",
             ),
             (
                 "unrelated\npassword: unrelated".to_owned(),

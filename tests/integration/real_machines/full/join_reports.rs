@@ -19,7 +19,7 @@ use crate::real_machines::full::{Clock, with_cluster_api, workload_kubeconfig};
 /// How long a kubeadm may run without a report.
 const SLOW_AFTER: &str = "30s";
 
-/// Where the reports are, which a host with a bootstrap token may create.
+/// The namespace of the reports.
 const REPORTS: &str = "kcp-join-reports";
 
 /// kubeadm gives up much sooner, see [`add_report`].
@@ -34,6 +34,8 @@ struct Failure {
     /// What damages the machine, as a shell script. FIRST is the name of the first machine, and SERVER its address.
     damage: &'static str,
     shown: Shown,
+    /// Whether kubeadm adds a learner to etcd before it fails.
+    leaves_learner: bool,
     /// What the report says.
     says: &'static str,
 }
@@ -53,6 +55,7 @@ const FAILURES: [Failure; 7] = [
         damage: "sed -i 's/imagePullPolicy: Never/imagePullPolicy: IfNotPresent/' /run/kubeadm/kubeadm-join-config.yaml
 ctr -n k8s.io images ls -q | grep kube-scheduler | xargs ctr -n k8s.io images rm",
         shown: Shown::Why,
+        leaves_learner: false,
         says: "kubeadm has failed in its phase preflight: an image cannot be pulled: [ERROR ImagePull]: failed to pull image \
                registry.k8s.io/kube-scheduler:v1.36.3",
     },
@@ -60,6 +63,7 @@ ctr -n k8s.io images ls -q | grep kube-scheduler | xargs ctr -n k8s.io images rm
         name: "a host name that is taken",
         damage: "hostname FIRST; sed -i -E 's/^( *name:).*/\\1 FIRST/' /run/kubeadm/kubeadm-join-config.yaml",
         shown: Shown::Why,
+        leaves_learner: false,
         says: "kubeadm has failed in its phase kubelet-start: the cluster already has a Node with the name of this host",
     },
     Failure {
@@ -67,18 +71,21 @@ ctr -n k8s.io images ls -q | grep kube-scheduler | xargs ctr -n k8s.io images rm
         damage: "mkdir -p /var/lib/kubelet; mount -t tmpfs -o size=64k tmpfs /var/lib/kubelet
 dd if=/dev/zero of=/var/lib/kubelet/filler bs=4k || true",
         shown: Shown::Why,
+        leaves_learner: false,
         says: "kubeadm has failed in its phase kubelet-start: a disk of the host is full",
     },
     Failure {
         name: "a wrong flag of the kubelet",
         damage: "sed -i 's/EXTRA_ARGS=/&--no-such-flag /' /etc/default/kubelet",
         shown: Shown::Why,
+        leaves_learner: true,
         says: "a program on the host does not know one of its flags",
     },
     Failure {
         name: "no route to the endpoint",
         damage: "ip route add unreachable \"$(sed -n 's/^ *apiServerEndpoint: \\(.*\\):.*/\\1/p' /run/kubeadm/kubeadm-join-config.yaml)\"",
         shown: Shown::Console,
+        leaves_learner: false,
         says: "kubeadm has failed in its phase preflight: the control plane endpoint cannot be reached",
     },
     Failure {
@@ -86,6 +93,7 @@ dd if=/dev/zero of=/var/lib/kubelet/filler bs=4k || true",
         // What is left of a token that has expired: the API server and the signer of cluster-info do not know it.
         damage: "sed -i -E 's/^( *token: ).*/\\1abcdef.0123456789abcdef/' /run/kubeadm/kubeadm-join-config.yaml",
         shown: Shown::Console,
+        leaves_learner: false,
         says: "kubeadm has failed in its phase preflight: the bootstrap token has expired, or the cluster does not know it",
     },
     Failure {
@@ -103,6 +111,7 @@ systemd-run --unit=future socat OPENSSL-LISTEN:7443,bind=127.0.0.1,fork,reuseadd
 OPENSSL:SERVER:6443,verify=0
 iptables -t nat -A OUTPUT -p tcp -d \"$host\" --dport 6443 -j REDIRECT --to-ports 7443",
         shown: Shown::Console,
+        leaves_learner: false,
         says: "kubeadm has failed in its phase preflight: a certificate is not valid at the time of the host's clock",
     },
 ];
@@ -127,8 +136,8 @@ struct Scene<'m> {
     first: Arc<Machine>,
     /// The Machines that have been seen.
     known: BTreeSet<String>,
-    /// The Machine on which kubeadm has failed last.
-    failed: Option<String>,
+    /// The Machine on which kubeadm has failed last, and whether it has added a learner to etcd before.
+    failed: Option<(String, bool)>,
     clock: Clock,
 }
 
@@ -231,7 +240,7 @@ impl<'m> Scene<'m> {
                 && !unreported.words().contains(cause),
             "{unreported}"
         );
-        self.failed = Some(name);
+        self.failed = Some((name, failure.leaves_learner));
         self.clock.lap(failure.name);
         Ok(())
     }
@@ -258,11 +267,18 @@ impl<'m> Scene<'m> {
     async fn next_machine(&mut self) -> Result<Arc<Machine>> {
         match self.failed.take() {
             None => self.cluster.patch(&json!({"spec": {"replicas": 3}})).await?,
-            Some(failed) => {
+            Some((failed, has_learner)) => {
                 // As the hint says.
-                let replace = ["machine", "replace", &failed, "--yes"];
+                let replace = ["machine", "replace", &failed, "--yes", "--force"];
+                let unforced = replace.get(..4).unwrap_or(&replace);
                 wait::until_within("the failed Machine may be replaced", REPLACE_LIMIT, || async {
-                    let replaced = kcp(self.management, &replace).await?;
+                    let mut replaced = kcp(self.management, unforced).await?;
+                    if has_learner {
+                        // It could still become a voter, and take the quorum of the only other member.
+                        let risk = "does not vote yet: if kubeadm lets it vote before the host is gone, etcd loses its quorum";
+                        ensure!(replaced.code == 1 && replaced.words().contains(risk), "{replaced}");
+                        replaced = kcp(self.management, &replace).await?;
+                    }
                     ensure!(replaced.code == 0, "{replaced}");
                     Ok(())
                 })

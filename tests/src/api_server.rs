@@ -271,7 +271,7 @@ impl ApiServer {
 }
 
 /// Succeeds when the server behind `client` is ready.
-pub(crate) async fn ready(client: &Client) -> Result<()> {
+pub async fn ready(client: &Client) -> Result<()> {
     let answer = client
         .request_text(Request::get("/readyz").body(Vec::new())?)
         .await

@@ -9,7 +9,7 @@ use kcp_tests::run::Run;
 fn main() -> Result<()> {
     let run = Run::begin()?;
     Site::enter(&run, "alone", Images::ControlPlane, async |site| {
-        let machine = site.machine("alone")?;
+        let machine = site.machine_with_disk("alone").await?;
         machine.power_on().await?;
         println!("{}", machine.shell()?);
         tokio::signal::ctrl_c().await.context("waiting for Ctrl-C")

@@ -14,7 +14,7 @@
 //!     let joined = worker.exec(["sh", "/root/join.sh"]).await?;  // any exit code, with both outputs
 //!     cluster.ready(&["first", "worker"]).await?;
 //!     first.power_off().await?;                                  // kills every process of the machine at once
-//!     first.power_on().await?;                                   // its disk is as it was
+//!     first.power_on().await?;                                   // its disk is as it was, see `cut_power`
 //!     worker.wipe().await                                        // off, and its disk is gone
 //! })
 //! ```
@@ -23,6 +23,7 @@
 
 mod cgroups;
 mod disk;
+mod ext4;
 mod first_boot;
 mod fleet;
 mod kubeadm;

@@ -26,7 +26,8 @@ fn killed_program_leaves_no_machine() {
             "/usr/bin/containerd",
             "\n/sys/fs/cgroup/memory/",
             &format!("/kcp-test-{id}\n"),
-            "\nmount / /",
+            "/site-alone/alone/disk /\n",
+            "\nloop",
         ] {
             assert!(left.contains(part), "no '{part}' in:\n{left}");
         }

@@ -1,18 +1,19 @@
 #!/bin/sh
-# Boots a machine: boot.sh FOLDER NAME ADDRESS PREFIX PROGRAMS SWITCH
+# Boots a machine: boot.sh FOLDER NAME ADDRESS PREFIX PROGRAMS SWITCH [HOLDER]
 #
 # This script runs three times, each time in more namespaces, and then becomes the machine's first process, systemd. FOLDER
-# is the machine's folder, PREFIX the first three numbers of ADDRESS, PROGRAMS a folder that lies over the host's /usr, and
-# SWITCH a process in the network namespace of the switch.
+# is the machine's folder, PREFIX the first three numbers of ADDRESS, PROGRAMS a folder that lies over the host's /usr,
+# SWITCH a process in the network namespace of the switch, and HOLDER, if given, a process in whose mount namespace the machine's
+# disk is mounted.
 set -eu
 
-stage=${stage:-cgroups} folder=$1 name=$2 address=$3 prefix=$4 programs=$5 switch=$6
+stage=${stage:-cgroups} folder=$1 name=$2 address=$3 prefix=$4 programs=$5 switch=$6 holder=${7:-}
 number=${address##*.}
 
 # In the host's namespaces: enters the cgroups, because they are the roots that the new cgroup namespace has.
 if [ "$stage" = cgroups ]; then
     while read -r _ path; do echo $$ >"$path/cgroup.procs"; done <"$folder/cgroups"
-    stage=network exec unshare --net "$0" "$@"
+    stage=network exec ${holder:+nsenter --target "$holder" --mount} unshare --net "$0" "$@"
 fi
 
 # In a network namespace of its own: connects it to the switch. The namespace ends with the last process of the machine, and
@@ -43,9 +44,9 @@ fi
 read -r pid _ </proc/self/stat
 echo "$pid" >"$folder/pid"
 hostname "$name"
-root=$folder/root
+root=$folder/disk/root
 mount --bind "$root" "$root"
-mount -t overlay overlay -o "lowerdir=$programs:/usr,upperdir=$folder/usr/upper,workdir=$folder/usr/work" "$root/usr"
+mount -t overlay overlay -o "lowerdir=$programs:/usr,upperdir=$folder/disk/usr/upper,workdir=$folder/disk/usr/work" "$root/usr"
 mount -t proc -o nosuid,noexec,nodev proc "$root/proc"
 mount -t sysfs -o ro sysfs "$root/sys"
 mount -t tmpfs -o mode=755 tmpfs "$root/sys/fs/cgroup"

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result, ensure};
 use tokio::sync::Mutex;
@@ -20,6 +21,7 @@ pub struct Fleet {
     images: Mutex<Vec<PathBuf>>,
     /// The script that damages the next machine.
     damage: Mutex<Option<String>>,
+    has_disks: AtomicBool,
 }
 
 impl Fleet {
@@ -29,6 +31,7 @@ impl Fleet {
             machines: Mutex::default(),
             images: Mutex::default(),
             damage: Mutex::default(),
+            has_disks: AtomicBool::default(),
         }
     }
 
@@ -47,9 +50,18 @@ impl Fleet {
         *self.damage.lock().await = Some(script.to_owned());
     }
 
+    /// Gives a disk of its own to each machine that is created from now on, see [`Site::machine_with_disk`].
+    pub fn give_disks(&self) {
+        self.has_disks.store(true, Ordering::Relaxed);
+    }
+
     /// Creates a machine and switches it on. Returns its address. cloud-init and kubeadm are still running then, as in a cloud.
     pub(crate) async fn boot(&self, name: &str, data: &str) -> Result<String> {
-        let machine = self.site.machine(name)?;
+        let machine = if self.has_disks.load(Ordering::Relaxed) {
+            self.site.machine_with_disk(name).await?
+        } else {
+            self.site.machine(name)?
+        };
         match self.damage.lock().await.take() {
             Some(script) => {
                 machine.write(DAMAGE, &script)?;

@@ -8,12 +8,16 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, bail, ensure};
 use tokio::sync::Mutex;
 
+use super::ext4::Ext4Disk;
 use super::site::{PREFIX, Site};
 use super::{cgroups, disk};
 use crate::api_server::NO_ENVIRONMENT;
 use crate::kubectl::CommandOutput;
 use crate::process::{Process, supervised};
 use crate::wait;
+
+/// The folder of a machine's disk.
+const DISK: &str = "disk";
 
 /// A machine of a [`Site`]. Dropping it switches it off.
 pub struct Machine {
@@ -23,21 +27,42 @@ pub struct Machine {
     folder: PathBuf,
     /// None while it is off.
     power: Mutex<Option<Process>>,
+    /// None if its disk is a folder of the host.
+    ext4: Option<Ext4Disk>,
 }
 
 impl Machine {
     pub(super) fn create(site: &Arc<Site>, name: &str, number: u8) -> Result<Self> {
-        let folder = site.folder().join(name);
+        Self::new(site, name, number, None)
+    }
+
+    pub(super) async fn create_with_disk(site: &Arc<Site>, name: &str, number: u8) -> Result<Self> {
+        let log = format!("{}-{name}", site.name());
+        let ext4 = Ext4Disk::create(&site.run, &log, &site.folder().join(name).join(DISK)).await?;
+        let machine = Self::new(site, name, number, Some(ext4))?;
+        // An installed system is on its disk.
+        machine.ext4.as_ref().map_or(Ok(()), Ext4Disk::sync)?;
+        Ok(machine)
+    }
+
+    fn new(site: &Arc<Site>, name: &str, number: u8, ext4: Option<Ext4Disk>) -> Result<Self> {
         let machine = Self {
             site: site.clone(),
             name: name.to_owned(),
             number,
-            folder,
+            folder: site.folder().join(name),
             power: Mutex::default(),
+            ext4,
         };
-        disk::create(&machine.folder, name, number, &site.machine_assets)
+        disk::create(&machine.disk(), name, number, &site.machine_assets)
             .with_context(|| format!("creating machine {name}"))?;
         Ok(machine)
+    }
+
+    /// The path of its disk on this host.
+    fn disk(&self) -> PathBuf {
+        let folder = || self.folder.join(DISK);
+        self.ext4.as_ref().map_or_else(folder, Ext4Disk::folder)
     }
 
     pub fn name(&self) -> &str {
@@ -61,9 +86,11 @@ impl Machine {
         let groups = self.folder.join("cgroups");
         fs::write(&groups, cgroups::create(self.site.run.id(), &name)?)
             .with_context(|| format!("writing {}", groups.display()))?;
+        let holder = self.ext4.as_ref().map(|disk| disk.holder().to_string());
+        let holder = holder.unwrap_or_default();
         // The number of the first process, from an earlier boot.
         let _ = fs::remove_file(self.folder.join("pid"));
-        let mut process = Process::start_with_cleanup(
+        let process = Process::start_with_cleanup(
             &self.site.run,
             &format!("machine-{name}"),
             &Site::script("boot.sh"),
@@ -74,22 +101,36 @@ impl Machine {
                 PREFIX.as_ref(),
                 self.site.machine_assets.usr().as_os_str(),
                 self.site.switch_id.to_string().as_ref(),
+                holder.as_ref(),
             ],
             NO_ENVIRONMENT,
             &[Site::script("remove-cgroups.sh").as_os_str(), groups.as_os_str()],
         )?;
         let what = format!("the container runtime of {} serves", self.name);
-        wait::until_served(&what, &mut process, || async {
+        // The power can be cut while it boots.
+        let process = power.insert(process);
+        wait::until_served(&what, process, || async {
             let socket = self.path_of_process("root/run/containerd/containerd.sock")?;
             ensure!(socket.exists(), "{} is missing", socket.display());
             Ok(())
         })
-        .await?;
-        *power = Some(process);
-        Ok(())
+        .await
     }
 
-    /// Switches it off as a plug that is pulled: the kernel kills every process at once. Returns when all have ended.
+    /// Cuts the power of a machine that [`Site::machine_with_disk`] has created. At this moment, every write that was not synced is
+    /// lost, and every process is killed. Returns when all have ended.
+    pub async fn cut_power(&self) -> Result<()> {
+        let disk = self.ext4.as_ref();
+        let disk = disk.with_context(|| format!("{} has no disk of its own", self.name))?;
+        // Before the processes end: the kernel syncs the files of a container when it unmounts them.
+        disk.cut_off()?;
+        self.power_off().await?;
+        disk.unmount().await?;
+        disk.mount().await
+    }
+
+    /// Switches it off: the kernel kills every process at once. Data in the page cache is not lost, see [`Self::cut_power`]. Returns
+    /// when all have ended.
     pub async fn power_off(&self) -> Result<()> {
         match self.power.lock().await.take() {
             Some(mut process) => process.kill().await,
@@ -104,6 +145,9 @@ impl Machine {
     /// Switches it off and removes its disk. Its address can be another machine's.
     pub async fn wipe(&self) -> Result<()> {
         self.power_off().await?;
+        if let Some(disk) = &self.ext4 {
+            disk.unmount().await?;
+        }
         fs::remove_dir_all(&self.folder).with_context(|| format!("removing {}", self.folder.display()))?;
         self.site.release(self.number);
         Ok(())
@@ -149,9 +193,10 @@ impl Machine {
         ))
     }
 
-    /// The path on this host of a file on the machine's disk: `path` is not below `/usr`, `/run`, `/dev` or `/sys`.
+    /// The path on this host of a file on the machine's disk: `path` is not below `/usr`, `/run`, `/dev` or `/sys`. The path on this
+    /// host changes when the power is cut.
     pub fn file(&self, path: &str) -> PathBuf {
-        self.folder.join("root").join(path.trim_start_matches('/'))
+        self.disk().join("root").join(path.trim_start_matches('/'))
     }
 
     /// Writes a file to the machine's disk, whether it is on or off.

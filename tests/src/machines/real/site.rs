@@ -118,14 +118,22 @@ impl Site {
 
     /// Creates a machine, which is off. Its name is its host name.
     pub fn machine(self: &Arc<Self>, name: &str) -> Result<Arc<Machine>> {
-        let number = {
-            let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-            let free = NUMBERS.clone().find(|number| !taken.contains(number));
-            let free = free.context("every address of the site is taken")?;
-            taken.insert(free);
-            free
-        };
-        Ok(Arc::new(Machine::create(self, name, number)?))
+        Ok(Arc::new(Machine::create(self, name, self.take_number()?)?))
+    }
+
+    /// [`Self::machine`] with a disk of its own, which loses unsynced writes when [`Machine::cut_power`] cuts the power. Creating it
+    /// takes seconds, because it has a copy of the images instead of links to them.
+    pub async fn machine_with_disk(self: &Arc<Self>, name: &str) -> Result<Arc<Machine>> {
+        let machine = Machine::create_with_disk(self, name, self.take_number()?).await?;
+        Ok(Arc::new(machine))
+    }
+
+    fn take_number(&self) -> Result<u8> {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = NUMBERS.clone().find(|number| !taken.contains(number));
+        let free = free.context("every address of the site is taken")?;
+        taken.insert(free);
+        Ok(free)
     }
 
     /// The address that a wiped machine had can be another's.

@@ -12,6 +12,7 @@ mod installation;
 mod join_reports;
 mod kubeadm_files;
 mod nodes;
+mod power_cuts;
 mod recovery;
 mod resiliency;
 mod restore;

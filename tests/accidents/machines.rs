@@ -2,6 +2,15 @@
 
 use super::{Accident, CLUSTER_API, Fixed, KUBEADM, KUBERNETES, Proof, Seen, Topic, With};
 
+/// The host says itself why it does not join.
+const HOST_REPORTS: With = With::Named {
+    check: "machines-without-node",
+    sentence: "reports:",
+};
+
+const JOIN_REPORTS: Proof =
+    Proof::Test("real_machines::full::join_reports::hosts_report_why_they_do_not_join");
+
 pub(crate) const TOPIC: Topic = Topic {
     title: "Machines and kubeadm",
     accidents: &[
@@ -188,11 +197,8 @@ pub(crate) const TOPIC: Topic = Topic {
             outcome: "kubeadm refuses to join, which only the log of the host says. Before 1.18, kubeadm joined it, and the control plane \
                       could go down.",
             fixed: None,
-            with: &[With::Named {
-                check: "machines-without-node",
-                sentence: "reports:",
-            }],
-            proof: Proof::Test("real_machines::full::join_reports::hosts_report_why_they_do_not_join"),
+            with: &[HOST_REPORTS],
+            proof: JOIN_REPORTS,
         },
         Accident {
             references: &["kubernetes/kubeadm#1341"],
@@ -200,11 +206,8 @@ pub(crate) const TOPIC: Topic = Topic {
             seen: KUBEADM,
             outcome: "kubeadm fails, and only the log of the host says why.",
             fixed: None,
-            with: &[With::Named {
-                check: "machines-without-node",
-                sentence: "reports:",
-            }],
-            proof: Proof::Test("real_machines::full::join_reports::hosts_report_why_they_do_not_join"),
+            with: &[HOST_REPORTS],
+            proof: JOIN_REPORTS,
         },
         Accident {
             references: &["kubernetes/kubernetes#99305", "kubernetes/kubernetes#74169"],
@@ -212,11 +215,8 @@ pub(crate) const TOPIC: Topic = Topic {
             seen: KUBEADM,
             outcome: "kubeadm waits and fails, and only the logs of the host say why.",
             fixed: None,
-            with: &[With::Named {
-                check: "machines-without-node",
-                sentence: "reports:",
-            }],
-            proof: Proof::Test("real_machines::full::join_reports::hosts_report_why_they_do_not_join"),
+            with: &[HOST_REPORTS],
+            proof: JOIN_REPORTS,
         },
         Accident {
             references: &["kubernetes-sigs/cluster-api#8631"],
@@ -225,15 +225,12 @@ pub(crate) const TOPIC: Topic = Topic {
             outcome: "kubeadm adds the host's etcd member and then fails. The member stays, never starts, and no other host can join.",
             fixed: None,
             with: &[
-                With::Named {
-                    check: "machines-without-node",
-                    sentence: "reports:",
-                },
+                HOST_REPORTS,
                 With::Undone {
                     command: "machine replace",
                 },
             ],
-            proof: Proof::Test("real_machines::full::join_reports::hosts_report_why_they_do_not_join"),
+            proof: JOIN_REPORTS,
         },
         Accident {
             references: &[
@@ -248,7 +245,7 @@ pub(crate) const TOPIC: Topic = Topic {
                 command: "generate join-report",
                 sentence: "the bootstrap token has expired, or the cluster does not know it",
             }],
-            proof: Proof::Test("real_machines::full::join_reports::hosts_report_why_they_do_not_join"),
+            proof: JOIN_REPORTS,
         },
         Accident {
             references: &["kubernetes/kubeadm#240", "kairen/kubeadm-ansible#4"],
@@ -266,7 +263,7 @@ pub(crate) const TOPIC: Topic = Topic {
                     sentence: "a certificate is not valid at the time of the host's clock",
                 },
             ],
-            proof: Proof::Test("real_machines::full::join_reports::hosts_report_why_they_do_not_join"),
+            proof: JOIN_REPORTS,
         },
     ],
 };

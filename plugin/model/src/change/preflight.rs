@@ -156,10 +156,10 @@ pub fn preflight_reviewed(
 
 /// Why a lower minor version may not be written during a pause. The rules then only warn, because no controller acts on the version
 /// before the pause ends. `None` if no Machine has joined at a higher minor version, or nothing is paused.
-fn lowered_while_paused(observed: &Snapshot, to: &str) -> Option<String> {
+fn lowered_while_paused(observed: &Snapshot, desired: &str) -> Option<String> {
     let minor = |version: &str| parse_version(version).ok().map(|it| (it.major, it.minor));
-    let to = minor(to)?;
-    let is_above = |version: &str| minor(version).is_some_and(|found| found > to);
+    let desired = minor(desired)?;
+    let is_above = |version: &str| minor(version).is_some_and(|found| found > desired);
     if pauses(observed).is_empty() || !is_above(observed.control_plane.spec.version()) {
         return None;
     }

@@ -38,7 +38,7 @@ impl Workload {
     }
 }
 
-/// An Event by which a host reports why its join fails: see `kubectl kcp generate join-report`. Whoever has a bootstrap token can
+/// An Event by which a host reports why its join fails: see `kubectl kcp generate join-report`. Anyone with a bootstrap token can
 /// create such an Event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JoinReport {

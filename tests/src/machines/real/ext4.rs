@@ -19,8 +19,8 @@ use crate::wait;
 /// The size of the image, which has holes where nothing was written.
 const BYTES: u64 = 16 << 30;
 
-/// `commit`: ext4 commits metadata that nobody has synced only after this number of seconds, instead of 5, so that a power cut loses
-/// more. The kernel writes data that nobody has synced after half a minute (`vm.dirty_expire_centisecs`).
+/// `commit`: without a sync, ext4 commits metadata only after this number of seconds instead of 5, so that a power cut loses more. The
+/// kernel writes other unsynced data after half a minute (`vm.dirty_expire_centisecs`).
 const OPTIONS: &str = "loop,commit=60";
 
 /// Calls `FS_IOC_SHUTDOWN` of `linux/fs.h` with `EXT4_GOING_FLAGS_NOLOGFLUSH`: from now on ext4 sends nothing to the disk, neither data
